@@ -1,0 +1,179 @@
+"""NumPy tables compiled from a deck and a rule set.
+
+All hands of a deck have an index, and one table of strengths makes every
+comparison two integer comparisons. The contest tree becomes arrays, so that
+vectorised code reads the same data as the sequential core.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ContestTables", "HandTable", "contest_tables", "hand_table"]
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from shuiyu_env.core.actions import num_actions
+from shuiyu_env.core.cards import HAND_SIZE, NUM_CARDS, Deck
+from shuiyu_env.core.contest import compile_tree
+from shuiyu_env.core.hands import NUM_SPLITS, Special, TieBreak, ranking
+from shuiyu_env.core.rules import RuleSet
+
+
+@dataclass(frozen=True, eq=False)
+class HandTable:
+    """All hands of a deck, in colexicographic order of their cards' positions in it.
+
+    With ``p0 < p1 < p2 < p3`` the positions of a hand's cards in ``deck.cards``,
+    its index is ``C(p0, 1) + C(p1, 2) + C(p2, 3) + C(p3, 4)``. Every table has
+    one more row than there are hands, all zeros: index -1 stands for "no hand".
+
+    Attributes:
+        deck, tie_break: what it is compiled from.
+        num_hands: H.
+        max_strength: what strengths are scaled by in observations.
+        cards: ``int8[H + 1, 4]``, card codes from highest to lowest.
+        special: ``int8[H + 1]``, :class:`~shuiyu_env.core.hands.Special`.
+        legal_splits: ``bool[H + 1, 3]``.
+        strengths: ``int16[H + 1, 3, 2]``, tail and head of each split, specials
+            lifted above all others; a split that is not legal counts as split 0.
+    """
+
+    deck: Deck
+    tie_break: TieBreak
+    num_hands: int
+    max_strength: int
+    cards: npt.NDArray[np.int8]
+    special: npt.NDArray[np.int8]
+    legal_splits: npt.NDArray[np.bool_]
+    strengths: npt.NDArray[np.int16]
+
+    def index(self, cards: npt.ArrayLike) -> npt.NDArray[np.int32]:
+        """Return the index of hands given as card codes ``[..., 4]``, each from highest to lowest.
+
+        The cards must be cards of the deck; they are not checked.
+        """
+        positions = _positions(self.deck)[np.asarray(cards, dtype=np.intp)]
+        # Cards descend, so the first belongs to the largest binomial.
+        binomials = _binomials()
+        result = np.zeros(positions.shape[:-1], dtype=np.int32)
+        for i in range(HAND_SIZE):
+            result += binomials[positions[..., i], HAND_SIZE - i]
+        return result
+
+
+@lru_cache(maxsize=1)
+def _binomials() -> npt.NDArray[np.int32]:
+    table = np.zeros((NUM_CARDS + 1, HAND_SIZE + 1), dtype=np.int32)
+    table[:, 0] = 1
+    for n in range(1, NUM_CARDS + 1):
+        for k in range(1, HAND_SIZE + 1):
+            table[n, k] = table[n - 1, k - 1] + table[n - 1, k]
+    return table
+
+
+@lru_cache(maxsize=64)
+def _positions(deck: Deck) -> npt.NDArray[np.int32]:
+    positions = np.full(NUM_CARDS, -1, dtype=np.int32)
+    positions[list(deck.cards)] = np.arange(deck.size)
+    return positions
+
+
+@lru_cache(maxsize=16)
+def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
+    """Return the (cached) table of a deck's hands under a tie rule."""
+    codes = np.array(deck.cards, dtype=np.int16)
+    combos = np.array(list(combinations(range(deck.size), HAND_SIZE)), dtype=np.int16)
+    # Colexicographic: the highest position counts most.
+    combos = combos[np.lexsort(combos.T)]
+    hands = codes[combos[:, ::-1]]
+    ranks = hands >> 2
+    first_pair = ranks[:, 0] == ranks[:, 1]
+    second_pair = ranks[:, 2] == ranks[:, 3]
+    supreme = first_pair & second_pair & (ranks[:, 1] == ranks[:, 2])
+    shuiyu = first_pair & second_pair & ~supreme
+
+    order = ranking(deck, tie_break)
+    pairs = np.zeros((NUM_CARDS, NUM_CARDS), dtype=np.int16)
+    for a, b in combinations(deck.cards, 2):
+        pairs[a, b] = pairs[b, a] = order.group((a, b))
+    h0, h1, h2, h3 = hands.T
+    strengths = np.empty((len(hands), NUM_SPLITS, 2), dtype=np.int16)
+    for split, (a, b, c, d) in enumerate(((h0, h1, h2, h3), (h0, h2, h1, h3), (h0, h3, h1, h2))):
+        strengths[:, split, 0] = np.minimum(pairs[a, b], pairs[c, d])
+        strengths[:, split, 1] = np.maximum(pairs[a, b], pairs[c, d])
+    strengths[shuiyu] = strengths[shuiyu, :1] + order.num_strengths
+    strengths[supreme] = (2 * order.num_strengths + ranks[supreme, 0])[:, None, None]
+
+    special = np.zeros(len(hands), dtype=np.int8)
+    special[shuiyu] = Special.SHUIYU
+    special[supreme] = Special.SUPREME
+    legal = np.ones((len(hands), NUM_SPLITS), dtype=np.bool_)
+    legal[shuiyu, 1:] = False
+
+    def padded(rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        table = np.concatenate([rows, np.zeros_like(rows[:1])])
+        table.flags.writeable = False
+        return table
+
+    return HandTable(
+        deck=deck,
+        tie_break=tie_break,
+        num_hands=len(hands),
+        max_strength=order.max_strength,
+        cards=padded(hands.astype(np.int8)),  # type: ignore[arg-type]
+        special=padded(special),  # type: ignore[arg-type]
+        legal_splits=padded(legal),  # type: ignore[arg-type]
+        strengths=padded(strengths),  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ContestTables:
+    """A contest tree as arrays; N nodes, A actions.
+
+    Attributes:
+        next_node: ``int8[N, A]``, the node an action leads to, -1 where it is not legal.
+        phase: ``int8[N]``, :class:`~shuiyu_env.core.contest.Phase` (``OVER``: a leaf).
+        compares: ``bool[N]``, leaves that compare hands.
+        payoffs: ``int8[N, 4]``, units to the punter per unit of stake when the
+            dealer wins, pushes, loses, or wins by a special at the showdown.
+        order: ``int8[A]``, position of a declaration in the order of contests, -1 for others.
+        exposes: ``bool[A]``, declarations that lay the punter's hand face up.
+        special_units: ``int8[3, 3]``, units of contests decided by specials; zeros
+            if specials wait for the showdown.
+    """
+
+    next_node: npt.NDArray[np.int8]
+    phase: npt.NDArray[np.int8]
+    compares: npt.NDArray[np.bool_]
+    payoffs: npt.NDArray[np.int8]
+    order: npt.NDArray[np.int8]
+    exposes: npt.NDArray[np.bool_]
+    special_units: npt.NDArray[np.int8]
+
+
+@lru_cache(maxsize=256)
+def contest_tables(rules: RuleSet) -> ContestTables:
+    """Return the (cached) tables of a rule set's contest tree."""
+    tree = compile_tree(rules)
+    size = num_actions(rules.max_stake)
+    tables = ContestTables(
+        next_node=np.full((len(tree.nodes), size), -1, dtype=np.int8),
+        phase=np.array([node.phase for node in tree.nodes], dtype=np.int8),
+        compares=np.array([node.compares for node in tree.nodes], dtype=np.bool_),
+        payoffs=np.array([node.payoffs or (0, 0, 0, 0) for node in tree.nodes], dtype=np.int8),
+        order=np.full(size, -1, dtype=np.int8),
+        exposes=np.zeros(size, dtype=np.bool_),
+        special_units=np.array(tree.special_units or np.zeros((3, 3)), dtype=np.int8),
+    )
+    for node in tree.nodes:
+        for action, child in node.children.items():
+            tables.next_node[node.id, action] = child
+    for action, position in tree.order.items():
+        tables.order[action] = position
+    tables.exposes[list(tree.exposes)] = True
+    return tables
