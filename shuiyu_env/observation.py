@@ -294,15 +294,21 @@ class Layout:
         vector[ones] = 1.0
         return vector
 
-    def encode_many(self, batch: ViewBatch, hand_table: HandTable) -> FloatArray:
+    def encode_many(
+        self, batch: ViewBatch, hand_table: HandTable, out: FloatArray | None = None
+    ) -> FloatArray:
         """Return the observations ``float32[B, D]`` of many views; equal to :meth:`encode`'s.
 
         Args:
             batch: the views.
             hand_table: the table of the game's deck and tie rule.
+            out: where to write them; a new array if ``None``.
         """
         size = len(batch.phase)
-        out = np.zeros((size, self.size), dtype=np.float32)
+        if out is None:
+            out = np.zeros((size, self.size), dtype=np.float32)
+        else:
+            out[...] = 0.0
         view = self.views(out)
         rows = np.arange(size)
 

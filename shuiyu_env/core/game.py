@@ -197,11 +197,21 @@ class State:
     Attributes:
         game: its settings.
         seed, stream, index: where its deals come from (``index``: of the first).
+        given_hands, given_dealer: what the first deal was set to, or ``None``.
         deal: the deal being played, or the last one when the episode is over.
         finished: the deals settled so far.
     """
 
-    __slots__ = ("_dealer", "_hands", "deal", "finished", "game", "index", "seed", "stream")
+    __slots__ = (
+        "deal",
+        "finished",
+        "game",
+        "given_dealer",
+        "given_hands",
+        "index",
+        "seed",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -216,26 +226,26 @@ class State:
         self.seed = seed
         self.stream = stream
         self.index = index
-        self._hands = hands
-        self._dealer = dealer
+        self.given_hands = hands
+        self.given_dealer = dealer
         self.finished: list[Deal] = []
         self.deal = self._new_deal(0)
 
     def _new_deal(self, number: int) -> Deal:
         game = self.game
         index = self.index + number
-        if number == 0 and self._hands is not None:
-            hands: Sequence[Hand] = self._hands
+        if number == 0 and self.given_hands is not None:
+            hands: Sequence[Hand] = self.given_hands
         else:
             hands = deals.deal_hands(
                 game.rules.deck, game.num_players, self.seed, self.stream, index
             )
         if game.dealer_rotation == "fixed":
-            dealer = self._dealer or 0
+            dealer = self.given_dealer or 0
         elif game.dealer_rotation == "rotate":
-            dealer = ((self._dealer or 0) + number) % game.num_players
-        elif number == 0 and self._dealer is not None:
-            dealer = self._dealer
+            dealer = ((self.given_dealer or 0) + number) % game.num_players
+        elif number == 0 and self.given_dealer is not None:
+            dealer = self.given_dealer
         else:
             dealer = deals.draw_dealer(game.num_players, self.seed, self.stream, index)
         return Deal(game.table, hands, dealer)

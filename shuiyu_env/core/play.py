@@ -177,7 +177,7 @@ class Deal:
         if type(action) is not int:
             action = self._as_int(action)
         if action not in self.legal:
-            raise self._illegal(action)
+            raise self.illegal_action(action)
         seat = self.seat
         self.actions.append(action)
         self.seats.append(seat)
@@ -372,7 +372,8 @@ class Deal:
                 f"expected an action id (an integer), got {action!r}"
             ) from None
 
-    def _illegal(self, action: int) -> IllegalActionError:
+    def illegal_action(self, action: int) -> IllegalActionError:
+        """Return the error for an action that is not legal now."""
         if self.is_over:
             return IllegalActionError(f"the deal is over: no action is legal, got {action}")
         got = Action(action).name if action in list(Action) else "no action"
