@@ -5,15 +5,17 @@ easy as 1, 2, 3", SC 2011) with
 
 * key ``(seed, stream)``, both taken modulo 2**64;
 * counter ``(block, index, purpose, 0)``, least significant word first, where
-  ``block`` counts 0, 1, 2, … within one deal.
+  ``block`` counts 0, 1, 2, … within one deal and ``purpose`` is 0 for cards,
+  1 for a dealer drawn at random, 2 for actions drawn by the package.
 
 A block gives four 64-bit words; each word is read as two 32-bit words, the
 low half first. A number below ``n`` is drawn from a 32-bit word ``w`` as
 ``(w * n) >> 32``; words with ``(w * n) mod 2**32 < 2**32 mod n`` are skipped,
 which makes the draw exactly uniform (Lemire, "Fast random integer generation
 in an interval", 2019). A deal shuffles the deck's cards, ascending, from the
-front: position ``i`` is swapped with ``i + draw(size - i)``; seat ``s`` gets
-the positions ``4 s`` to ``4 s + 3``. ``VERSION`` changes if any of this does.
+front: for each ``i`` from 0 to ``4 * seats - 1``, position ``i`` is swapped with
+``i + draw(size - i)``; seat ``s`` gets the positions ``4 s`` to ``4 s + 3``. A
+random dealer is ``draw(seats)``. ``VERSION`` changes if any of this does.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def random_words(seed: int, stream: int, index: int, purpose: Purpose) -> Iterat
     """Yield the 32-bit words of deal ``index`` of a stream, for one purpose."""
     block = 0
     while True:
-        for word in philox4x64((block, index, purpose, 0), seed, stream):
+        for word in philox4x64((block, index & _MASK64, purpose, 0), seed, stream):
             yield word & _MASK32
             yield word >> 32
         block += 1
