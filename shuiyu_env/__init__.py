@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shuiyu_env import shuiyu_v0
+    import shuiyu_env.shuiyu_v0 as shuiyu_v0
     from shuiyu_env.core.actions import Action
     from shuiyu_env.core.cards import Deck
     from shuiyu_env.core.errors import ShuiyuError
