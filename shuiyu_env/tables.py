@@ -7,19 +7,35 @@ vectorised code reads the same data as the sequential core.
 
 from __future__ import annotations
 
-__all__ = ["ContestTables", "HandTable", "contest_tables", "hand_table"]
+__all__ = [
+    "ContestTables",
+    "GroupTables",
+    "HandTable",
+    "contest_tables",
+    "group_tables",
+    "hand_table",
+]
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.core.actions import num_actions
-from shuiyu_env.core.cards import HAND_SIZE, NUM_CARDS, Deck
+from shuiyu_env.core.cards import HAND_SIZE, NUM_CARDS, RANKS, Deck
 from shuiyu_env.core.contest import compile_tree
-from shuiyu_env.core.hands import NUM_SPLITS, Special, TieBreak, ranking
+from shuiyu_env.core.hands import (
+    NUM_SPLITS,
+    SPLIT_PLACES,
+    Special,
+    TieBreak,
+    legal_splits,
+    ranking,
+    special_of,
+)
 from shuiyu_env.core.rules import RuleSet
 
 
@@ -82,6 +98,46 @@ def _positions(deck: Deck) -> npt.NDArray[np.int32]:
     return positions
 
 
+@dataclass(frozen=True, eq=False)
+class GroupTables:
+    """What hands are made of, small enough to stay in a processor's nearest memory.
+
+    Attributes:
+        special: ``int8[13, 13, 13, 13]``, :class:`~shuiyu_env.core.hands.Special` by
+            the ranks of a hand's cards from highest to lowest.
+        legal_splits: ``bool[3, 3]``, whether a hand of a special status may be laid in a split.
+        places: ``int8[3, 4]``, by split: the places of its first group's cards in
+            the hand, then of the second's.
+        strengths: ``int16[3, 52, 52]``, strength of the group of two cards (in any
+            order) in a hand of a special status; zeros for cards outside the deck.
+    """
+
+    special: npt.NDArray[np.int8]
+    legal_splits: npt.NDArray[np.bool_]
+    places: npt.NDArray[np.int8]
+    strengths: npt.NDArray[np.int16]
+
+
+@lru_cache(maxsize=64)
+def group_tables(deck: Deck, tie_break: TieBreak) -> GroupTables:
+    """Return the (cached) tables of a deck's groups under a tie rule."""
+    num_ranks = len(RANKS)
+    special = np.zeros((num_ranks,) * HAND_SIZE, dtype=np.int8)
+    legal_splits_of = np.ones((len(Special), NUM_SPLITS), dtype=np.bool_)
+    for ranks in combinations_with_replacement(range(num_ranks - 1, -1, -1), HAND_SIZE):
+        # Suits do not matter here, so any will do.
+        hand = [rank * 4 for rank in ranks]
+        special[ranks] = special_of(hand)
+        legal = legal_splits(hand)
+        legal_splits_of[special[ranks]] = [split in legal for split in range(NUM_SPLITS)]
+    order = ranking(deck, tie_break)
+    strengths = np.zeros((len(Special), NUM_CARDS, NUM_CARDS), dtype=np.int16)
+    for a, b in combinations(deck.cards, 2):
+        for status in Special:
+            strengths[status, a, b] = strengths[status, b, a] = order.group((a, b), status)
+    return GroupTables(special, legal_splits_of, np.array(SPLIT_PLACES, dtype=np.int8), strengths)
+
+
 @lru_cache(maxsize=16)
 def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
     """Return the (cached) table of a deck's hands under a tie rule."""
@@ -90,31 +146,18 @@ def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
     # Colexicographic: the highest position counts most.
     combos = combos[np.lexsort(combos.T)]
     hands = codes[combos[:, ::-1]]
-    ranks = hands >> 2
-    first_pair = ranks[:, 0] == ranks[:, 1]
-    second_pair = ranks[:, 2] == ranks[:, 3]
-    supreme = first_pair & second_pair & (ranks[:, 1] == ranks[:, 2])
-    shuiyu = first_pair & second_pair & ~supreme
-
-    order = ranking(deck, tie_break)
-    pairs = np.zeros((NUM_CARDS, NUM_CARDS), dtype=np.int16)
-    for a, b in combinations(deck.cards, 2):
-        pairs[a, b] = pairs[b, a] = order.group((a, b))
-    h0, h1, h2, h3 = hands.T
+    groups = group_tables(deck, tie_break)
+    special = groups.special[tuple((hands >> 2).T)]
+    legal = groups.legal_splits[special]
     strengths = np.empty((len(hands), NUM_SPLITS, 2), dtype=np.int16)
-    for split, (a, b, c, d) in enumerate(((h0, h1, h2, h3), (h0, h2, h1, h3), (h0, h3, h1, h2))):
-        strengths[:, split, 0] = np.minimum(pairs[a, b], pairs[c, d])
-        strengths[:, split, 1] = np.maximum(pairs[a, b], pairs[c, d])
-    strengths[shuiyu] = strengths[shuiyu, :1] + order.num_strengths
-    strengths[supreme] = (2 * order.num_strengths + ranks[supreme, 0])[:, None, None]
+    for split, (a, b, c, d) in enumerate(SPLIT_PLACES):
+        first = groups.strengths[special, hands[:, a], hands[:, b]]
+        second = groups.strengths[special, hands[:, c], hands[:, d]]
+        strengths[:, split, 0] = np.minimum(first, second)
+        strengths[:, split, 1] = np.maximum(first, second)
+        strengths[~legal[:, split], split] = strengths[~legal[:, split], 0]
 
-    special = np.zeros(len(hands), dtype=np.int8)
-    special[shuiyu] = Special.SHUIYU
-    special[supreme] = Special.SUPREME
-    legal = np.ones((len(hands), NUM_SPLITS), dtype=np.bool_)
-    legal[shuiyu, 1:] = False
-
-    def padded(rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def padded(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         table = np.concatenate([rows, np.zeros_like(rows[:1])])
         table.flags.writeable = False
         return table
@@ -123,11 +166,11 @@ def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
         deck=deck,
         tie_break=tie_break,
         num_hands=len(hands),
-        max_strength=order.max_strength,
-        cards=padded(hands.astype(np.int8)),  # type: ignore[arg-type]
-        special=padded(special),  # type: ignore[arg-type]
-        legal_splits=padded(legal),  # type: ignore[arg-type]
-        strengths=padded(strengths),  # type: ignore[arg-type]
+        max_strength=ranking(deck, tie_break).max_strength,
+        cards=padded(hands.astype(np.int8)),
+        special=padded(special),
+        legal_splits=padded(legal),
+        strengths=padded(strengths),
     )
 
 
