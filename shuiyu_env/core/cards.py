@@ -101,7 +101,10 @@ def parse_hand(hand: str | Sequence[int | str], where: str = "hand") -> tuple[in
     cards = []
     for part in parts:
         if isinstance(part, str):
-            cards.append(parse_card(part))
+            try:
+                cards.append(parse_card(part))
+            except CardError as error:
+                raise CardError(f"{where}: {error}") from None
             continue
         try:
             code = int(part.__index__())

@@ -4,9 +4,9 @@ The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as
 easy as 1, 2, 3", SC 2011) with
 
 * key ``(seed, stream)``, both taken modulo 2**64;
-* counter ``(block, index, purpose, 0)``, least significant word first, where
-  ``block`` counts 0, 1, 2, … within one deal and ``purpose`` is 0 for cards,
-  1 for a dealer drawn at random, 2 for actions drawn by the package.
+* counter ``(block, index, purpose, 0)``, least significant word first, ``index``
+  modulo 2**64 too, where ``block`` counts 0, 1, 2, … within one deal and ``purpose``
+  is 0 for cards, 1 for a dealer drawn at random, 2 for actions drawn by the package.
 
 A block gives four 64-bit words; each word is read as two 32-bit words, the
 low half first. A number below ``n`` is drawn from a 32-bit word ``w`` as
@@ -20,7 +20,21 @@ random dealer is ``draw(seats)``. ``VERSION`` changes if any of this does.
 
 from __future__ import annotations
 
-__all__ = ["VERSION", "Purpose", "deal_hands", "draw_below", "philox4x64", "random_words"]
+__all__ = [
+    "MULTIPLIER_0",
+    "MULTIPLIER_1",
+    "ROUNDS",
+    "VERSION",
+    "WEYL_0",
+    "WEYL_1",
+    "WORDS_PER_BLOCK",
+    "Purpose",
+    "deal_hands",
+    "draw_below",
+    "draw_dealer",
+    "philox4x64",
+    "random_words",
+]
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -32,11 +46,15 @@ VERSION = 1
 
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 _MASK32 = 0xFFFFFFFF
-_MULTIPLIER_0 = 0xD2E7470EE14C6C93
-_MULTIPLIER_1 = 0xCA5A826395121157
-_WEYL_0 = 0x9E3779B97F4A7C15
-_WEYL_1 = 0xBB67AE8584CAA73B
-_ROUNDS = 10
+
+# Philox4x64-10's constants.
+MULTIPLIER_0 = 0xD2E7470EE14C6C93
+MULTIPLIER_1 = 0xCA5A826395121157
+WEYL_0 = 0x9E3779B97F4A7C15
+WEYL_1 = 0xBB67AE8584CAA73B
+ROUNDS = 10
+#: 32-bit words that one block gives.
+WORDS_PER_BLOCK = 8
 
 
 class Purpose(IntEnum):
@@ -50,7 +68,7 @@ class Purpose(IntEnum):
 @lru_cache(maxsize=4096)
 def _round_keys(seed: int, stream: int) -> tuple[tuple[int, int], ...]:
     return tuple(
-        ((seed + r * _WEYL_0) & _MASK64, (stream + r * _WEYL_1) & _MASK64) for r in range(_ROUNDS)
+        ((seed + r * WEYL_0) & _MASK64, (stream + r * WEYL_1) & _MASK64) for r in range(ROUNDS)
     )
 
 
@@ -60,8 +78,8 @@ def philox4x64(
     """Return the four 64-bit words of one Philox4x64-10 block."""
     c0, c1, c2, c3 = counter
     for k0, k1 in _round_keys(seed & _MASK64, stream & _MASK64):
-        p0 = c0 * _MULTIPLIER_0
-        p1 = c2 * _MULTIPLIER_1
+        p0 = c0 * MULTIPLIER_0
+        p1 = c2 * MULTIPLIER_1
         c0, c1, c2, c3 = (
             (p1 >> 64) ^ c1 ^ k0,
             p1 & _MASK64,

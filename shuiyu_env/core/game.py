@@ -415,6 +415,8 @@ def _replay(record: Mapping[str, Any]) -> State:
             f"expected a {RECORD_FORMAT} of version {RECORD_VERSION}, got"
             f" {record['format']!r} of version {record['version']!r}"
         )
+    if record["seed"] is None:
+        raise RecordError("seed: expected an integer, got null")
     played = record["deals"]
     if not isinstance(played, Sequence) or isinstance(played, str) or not played:
         raise RecordError(f"deals: expected a list of at least one deal, got {played!r}")
@@ -426,6 +428,14 @@ def _replay(record: Mapping[str, Any]) -> State:
         for number, entry in enumerate(played):
             if not isinstance(entry, Mapping) or not {"dealer", "hands", "actions"} <= set(entry):
                 raise RecordError(f"deals[{number}]: expected dealer, hands and actions")
+            # A new state would choose what is missing.
+            if entry["dealer"] is None or entry["hands"] is None:
+                raise RecordError(f"deals[{number}]: expected a dealer and hands, got null")
+            names = entry["actions"]
+            if not isinstance(names, Sequence) or isinstance(names, str):
+                raise RecordError(
+                    f"deals[{number}]: expected a list of the names of actions, got {names!r}"
+                )
             start = game.new_state(
                 record["seed"],
                 entry["hands"],
@@ -439,7 +449,7 @@ def _replay(record: Mapping[str, Any]) -> State:
                 raise RecordError(f"deals[{number}]: the deal before it is not finished")
             else:
                 state.deal = start.deal
-            for name in entry["actions"]:
+            for name in names:
                 if len(state.finished) != number:
                     raise RecordError(f"deals[{number}]: {name!r} comes after the deal's end")
                 state.apply(parse_action(name))
@@ -448,9 +458,10 @@ def _replay(record: Mapping[str, Any]) -> State:
     except (ShuiyuError, TypeError) as error:
         raise RecordError(f"the record does not replay: {error}") from error
     assert state is not None
-    if list(record["returns"]) != state.returns():
+    returns = record["returns"]
+    if not isinstance(returns, Sequence) or list(returns) != state.returns():
         raise RecordError(
-            f"returns: the record says {record['returns']!r}, its actions give {state.returns()!r}"
+            f"returns: the record says {returns!r}, its actions give {state.returns()!r}"
         )
     return state
 
@@ -477,7 +488,7 @@ def _whole_number(name: str, value: object, low: int, high: int | None) -> int:
 
 def _choice(name: str, value: Any, literal: Any) -> Any:
     choices = get_args(literal)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise RulesError(
             f"{name}: expected one of {', '.join(map(repr, choices))}, got"
             f" {value!r}{closest(value, choices)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 __all__ = [
     "NUM_SPLITS",
+    "SPLIT_PLACES",
     "Hand",
     "Outcome",
     "Ranking",
@@ -27,7 +28,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 from shuiyu_env.core.cards import POINTS, Deck
 
@@ -37,7 +38,9 @@ Group = tuple[int, int]
 
 NUM_SPLITS = 3
 
-_PARTNERS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+#: By split: the places of its first group's cards in the hand, then of the second's.
+SPLIT_PLACES = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+
 _ALL_SPLITS = (0, 1, 2)
 _FIRST_SPLIT = (0,)
 
@@ -73,7 +76,7 @@ def legal_splits(hand: Sequence[int]) -> tuple[int, ...]:
 
 def split_groups(hand: Sequence[int], split: int) -> tuple[Group, Group]:
     """Return the two groups of a split, the one with the highest card first."""
-    a, b, c, d = _PARTNERS[split]
+    a, b, c, d = SPLIT_PLACES[split]
     return (hand[a], hand[b]), (hand[c], hand[d])
 
 
@@ -120,33 +123,35 @@ class Ranking:
         #: ``profile(hand)``: the strengths of all three splits, recent hands cached.
         self.profile = lru_cache(maxsize=4096)(self._profile)
 
-    def group(self, group: Group) -> int:
-        """Return the strength of an ordinary group."""
-        return self._pair[group[0] * 64 + group[1]]
+    def group(self, group: Group, special: Special = Special.NONE) -> int:
+        """Return the strength of a group in a hand of a special status."""
+        if special is Special.SUPREME:
+            return 2 * self.num_strengths + (group[0] >> 2)
+        lift = self.num_strengths if special is Special.SHUIYU else 0
+        return lift + self._pair[group[0] * 64 + group[1]]
 
-    def strengths(self, hand: Sequence[int], split: int) -> tuple[int, int]:
+    def strengths(self, hand: Hand, split: int) -> tuple[int, int]:
         """Return ``(tail, head)`` of a hand's split, specials lifted.
 
         A split that a Shuiyu may not be laid in counts as its only legal one.
         """
-        c0, c1, c2, c3 = hand
-        pair = self._pair
-        if c0 >> 2 == c1 >> 2 and c2 >> 2 == c3 >> 2:
-            if c1 >> 2 == c2 >> 2:
-                supreme = 2 * self.num_strengths + (c0 >> 2)
-                return supreme, supreme
-            lift = self.num_strengths
-            return lift + pair[c2 * 64 + c3], lift + pair[c0 * 64 + c1]
-        if split == 0:
-            first, second = pair[c0 * 64 + c1], pair[c2 * 64 + c3]
-        elif split == 1:
-            first, second = pair[c0 * 64 + c2], pair[c1 * 64 + c3]
-        else:
-            first, second = pair[c0 * 64 + c3], pair[c1 * 64 + c2]
-        return (first, second) if first < second else (second, first)
+        return self.profile(hand)[split]
 
     def _profile(self, hand: Hand) -> tuple[tuple[int, int], ...]:
-        return tuple(self.strengths(hand, split) for split in range(NUM_SPLITS))
+        c0, c1, c2, c3 = hand
+        if c0 >> 2 == c1 >> 2 and c2 >> 2 == c3 >> 2:
+            special = special_of(hand)
+            # The hand is sorted, so its second pair is the lower one.
+            return ((self.group((c2, c3), special), self.group((c0, c1), special)),) * NUM_SPLITS
+        pair = self._pair
+        a, b = pair[c0 * 64 + c1], pair[c2 * 64 + c3]
+        c, d = pair[c0 * 64 + c2], pair[c1 * 64 + c3]
+        e, f = pair[c0 * 64 + c3], pair[c1 * 64 + c2]
+        return (a, b) if a < b else (b, a), (c, d) if c < d else (d, c), (e, f) if e < f else (f, e)
+
+    # A pickle names the deck and the rule, and finds the table again: a cache cannot be pickled.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ranking, (self.deck, self.tie_break)
 
 
 @lru_cache(maxsize=64)

@@ -79,6 +79,10 @@ class Table:
         ]
         self.punters = [order[1:] for order in self.seat_order]
 
+    # Compiled again where it is unpickled: small, and never out of step with the code.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.num_players, self.rules, self.reward)
+
 
 class Deal:
     """One deal in progress: everything, open. What one seat may see is :func:`view_of`'s business.

@@ -1,0 +1,1 @@
+"""Learners in PyTorch, one algorithm a file, and the few pieces that they share."""

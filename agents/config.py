@@ -1,0 +1,296 @@
+"""The configuration of a training run: dataclasses, YAML files and the command line."""
+
+from __future__ import annotations
+
+__all__ = ["EvaluationConfig", "GameConfig", "TrainConfig", "make_parser", "parse", "to_dict"]
+
+import dataclasses
+import re
+from argparse import ArgumentError
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import yaml  # type: ignore[import-untyped]
+from jsonargparse import ArgumentParser, Namespace
+
+from agents.ppo import PPOConfig
+from shuiyu_env.core.errors import ConfigError, RulesError, closest
+from shuiyu_env.core.game import DealerRotation, Game
+from shuiyu_env.core.play import RewardMode
+from shuiyu_env.core.rules import resolve_rules
+from shuiyu_env.policies.network import NetworkConfig
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """The game to learn.
+
+    Args:
+        num_players: seats, 2 to 13.
+        rules: a preset's name (nanning, dahua, dahua_house) or a mapping of
+            rule fields; its key ``preset`` names the preset that the others change.
+        rounds: deals in an episode.
+        dealer_rotation: who deals: fixed, rotate or random.
+        reward: transfer (zero-sum) or drinks (only losers are charged).
+    """
+
+    num_players: int = 2
+    rules: str | dict[str, Any] = "nanning"
+    rounds: int = 1
+    dealer_rotation: DealerRotation = "fixed"
+    reward: RewardMode = "transfer"
+
+    def make(self, rounds: int | None = None) -> Game:
+        """Return the game, with another number of rounds if given.
+
+        Raises:
+            ConfigError: a setting out of range.
+        """
+        try:
+            rules = resolve_rules(self.rules)
+        except RulesError as error:
+            raise ConfigError(f"game.rules: {str(error).removeprefix('rules: ')}") from None
+        rounds = self.rounds if rounds is None else rounds
+        try:
+            return Game(self.num_players, rules, rounds, self.dealer_rotation, self.reward)
+        except RulesError as error:
+            raise ConfigError(f"game.{error}") from None
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Matches against the reference policies.
+
+    Args:
+        interval: iterations between two matches; 0 for none before the end.
+        deals: deals of such a match, each played in all rotations of the seats.
+        final_deals: deals of the match at the end; 0 for none.
+
+    Raises:
+        ConfigError: a value out of range.
+    """
+
+    interval: int = 10
+    deals: int = 500
+    final_deals: int = 5000
+
+    def __post_init__(self) -> None:
+        if self.interval < 0:
+            raise ConfigError(f"evaluation.interval: expected 0 or more, got {self.interval}")
+        if self.deals < 2:
+            raise ConfigError(f"evaluation.deals: expected 2 or more, got {self.deals}")
+        if self.final_deals < 2 and self.final_deals != 0:
+            raise ConfigError(
+                f"evaluation.final_deals: expected 2 or more, or 0, got {self.final_deals}"
+            )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run.
+
+    Args:
+        game: the game to learn.
+        network: the network that all seats share.
+        ppo: the learner.
+        evaluation: matches against the reference policies.
+        seed: decides everything (on the CPU, bit for bit).
+        name: the run's folder under ``runs_dir``; made up if not given.
+        runs_dir: the folder of all runs.
+        device: cpu or cuda: where the network learns; the games are always on the CPU.
+        threads: threads for the network on the CPU. One is the fastest for
+            small networks, above all on a busy machine.
+        checkpoint_interval: iterations between two checkpoints.
+
+    Raises:
+        ConfigError: a value out of range, a game that cannot be played, or a
+            device that is not there.
+    """
+
+    game: GameConfig = field(default_factory=GameConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    seed: int = 0
+    name: str | None = None
+    runs_dir: str = "runs"
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: int = 1
+    checkpoint_interval: int = 10
+
+    def __post_init__(self) -> None:
+        for key in ("threads", "checkpoint_interval"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"{key}: expected 1 or more, got {getattr(self, key)}")
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed: expected 0 to 2**63 - 1, got {self.seed}")
+        if self.name is not None and (not self.name or Path(self.name).name != self.name):
+            raise ConfigError(
+                f"name: expected the plain name of a folder in {self.runs_dir}/, got {self.name!r}"
+            )
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("device: got 'cuda', but torch finds no CUDA device; use 'cpu'")
+        self.game.make()
+
+
+def make_parser() -> ArgumentParser:
+    """Return the command line's parser."""
+    parser = ArgumentParser(
+        prog="train.py",
+        description="Train a policy by self-play, and match it against the reference policies.",
+        exit_on_error=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config", action="config", help="YAML file of settings (default: configs/ppo.yaml)"
+    )
+    parser.add_argument(
+        "--resume", type=str | None, help="folder of a run to go on with; takes no other option"
+    )
+    parser.add_class_arguments(TrainConfig)
+    return parser
+
+
+def parse(argv: Sequence[str], default_file: Path | None = None) -> tuple[TrainConfig, str | None]:
+    """Read the command line.
+
+    Args:
+        argv: its words.
+        default_file: read first if no ``--config`` is given.
+
+    Returns:
+        The configuration, and the folder to resume, if one was named: then the
+        configuration is the one found there.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type or a value out of range. The
+            message is one line, names the key and, if there is one, the
+            nearest valid key.
+    """
+    words = list(argv)
+    _check_options(words)
+    files = list(_values(words, "--config"))
+    for file in files:
+        _check_file(Path(file))
+    if not files and default_file is not None:
+        _check_file(default_file)
+        words = ["--config", str(default_file), *words]
+    parser = make_parser()
+    try:
+        namespace = parser.parse_args(words)
+    except ArgumentError as error:
+        raise ConfigError(_one_line(str(error))) from None
+    if namespace.resume is None:
+        return _build(TrainConfig, namespace), None
+    if len(argv) > 2 - ("=" in argv[0]):
+        raise ConfigError(
+            "--resume: a run goes on with its own settings; give no other option with it"
+        )
+    saved = Path(namespace.resume) / "config.yaml"
+    if not saved.is_file():
+        raise ConfigError(f"--resume: expected the folder of a run, but there is no {saved}")
+    return parse(["--config", str(saved)])[0], namespace.resume
+
+
+def to_dict(config: TrainConfig) -> dict[str, Any]:
+    """Return the configuration as plain values for YAML, with the rules written out."""
+    result = dataclasses.asdict(config)
+    result["game"]["rules"] = config.game.make().rules.to_dict()
+    result["network"] = config.network.to_dict()
+    return result
+
+
+def _keys(kind: Any = TrainConfig, prefix: str = "") -> Iterator[str]:
+    """Yield all keys, dotted: those of groups, too."""
+    for entry in dataclasses.fields(kind):
+        yield prefix + entry.name
+        group: Any = entry.default_factory
+        if dataclasses.is_dataclass(group):
+            yield from _keys(group, f"{prefix}{entry.name}.")
+
+
+def _check_options(words: Sequence[str]) -> None:
+    valid = ["--config", "--resume", "--help", "--print_config"]
+    keys = list(_keys())
+    # A group's own option would read another file, past the checks of these.
+    groups = {key.split(".")[0] for key in keys if "." in key}
+    valid += [f"--{key}" for key in keys if key not in groups]
+    for word in words:
+        if not word.startswith("--"):
+            continue
+        option = word.partition("=")[0]
+        if option.startswith("--game.rules."):
+            raise ConfigError(
+                f"{option}: expected the rules in one mapping, such as"
+                " --game.rules '{preset: dahua, max_stake: 3}'"
+            )
+        if option not in valid:
+            raise ConfigError(f"{option}: unknown option{closest(option, valid)}")
+
+
+def _values(words: Sequence[str], option: str) -> Iterator[str]:
+    """Yield the values given to an option."""
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            yield words[i + 1]
+        elif word.startswith(f"{option}="):
+            yield word.partition("=")[2]
+
+
+def _check_file(path: Path) -> None:
+    data: object
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected YAML: {_one_line(str(error))}") from None
+    if data is None:
+        return
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path}: expected keys and values, got {data!r}")
+    valid = list(_keys())
+    groups = {key.split(".")[0] for key in valid if "." in key}
+    for key, value in data.items():
+        if key not in valid or "." in str(key):
+            names = [name for name in valid if "." not in name]
+            raise ConfigError(f"{path}: unknown key {key!r}{closest(key, names)}")
+        if key not in groups:
+            continue
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}: {key}: expected keys and values, got {value!r}")
+        for name in value:
+            dotted = f"{key}.{name}"
+            if dotted not in valid:
+                raise ConfigError(f"{path}: unknown key {dotted!r}{closest(dotted, valid)}")
+
+
+def _build(kind: Any, values: Namespace) -> Any:
+    arguments = {}
+    for entry in dataclasses.fields(kind):
+        value = getattr(values, entry.name)
+        group: Any = entry.default_factory
+        arguments[entry.name] = _build(group, value) if dataclasses.is_dataclass(group) else value
+    return kind(**arguments)
+
+
+def _one_line(message: str) -> str:
+    """Return a parser's message as one line, in the words of ours."""
+    text = " ".join(message.split())
+    text = re.sub(r"^Parser key \"([^\"]+)\": ", r"\1: ", text)
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+    text = re.sub(
+        r"Does not validate against any of the Union subtypes Subtypes: \[(.*?)\] Errors: .*"
+        r" Given value type: \w+ Given value: (.*)$",
+        lambda match: f"expected {_either(match[1])}, got {match[2]}",
+        text,
+    )
+    text = re.sub(r"typing\.Literal\[(.*?)\]", r"one of \1", text)
+    return re.sub(r"Expected (?:an? )?(.*?)\. Got value: (.*)$", r"expected \1, got \2", text)
+
+
+def _either(types: str) -> str:
+    return types.replace("NoneType", "null").replace(", ", " or ")

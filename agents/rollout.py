@@ -1,0 +1,285 @@
+"""Self-play experience from a batch of environments, credited seat by seat.
+
+One network plays all seats. In every time step each environment takes one
+decision, of whichever seat is to act, so experience lies in tensors
+``[time, environment]``. A decision is credited with what its own seat is paid
+from then on until the deal is settled: never with an opponent's reward, and
+never with a later deal's, which no decision of this one can change.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Batch", "Rollout", "longest_deal", "seat_advantages", "starts_deal"]
+
+import time
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from shuiyu_env.core.contest import ContestTree, Phase
+from shuiyu_env.core.game import Game
+from shuiyu_env.observation import Layout
+from shuiyu_env.policies.network import ActorCritic
+
+
+class Environments(Protocol):
+    """What is needed of :class:`shuiyu_env.batch.BatchEnv`."""
+
+    game: Game
+    num_envs: int
+    layout: Layout
+    observation: npt.NDArray[np.float32]
+    action_mask: npt.NDArray[np.int8]
+    seat: npt.NDArray[np.int64]
+    reward: npt.NDArray[np.float32]
+    done: npt.NDArray[np.bool_]
+
+    def step(self, actions: npt.ArrayLike) -> None:
+        """Take one action in every environment."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on exactly."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken."""
+
+
+@dataclass
+class Batch:
+    """Decisions of settled deals, K rows.
+
+    Attributes:
+        observation: ``float32[K, D]``.
+        action_mask: ``bool[K, A]``.
+        action: ``int64[K]``.
+        log_prob: ``float32[K]``, of the action under the network that took it.
+        value: ``float32[K]``, of that network.
+        advantage: ``float32[K]``, units.
+        returns: ``float32[K]``, what the value should have been, units.
+        deals: how many deals they make up.
+    """
+
+    observation: Tensor
+    action_mask: Tensor
+    action: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    returns: Tensor
+    deals: int
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+def longest_deal(game: Game) -> int:
+    """Return the largest number of decisions that a deal can take."""
+    punters = game.num_players - 1
+    stakes = punters if game.rules.max_stake > 1 else 0
+    return stakes + game.num_players + punters * _height(game.tree, 0)
+
+
+def _height(tree: ContestTree, node: int) -> int:
+    """Return the number of decisions on the longest way from a node to a leaf."""
+    children = set(tree.nodes[node].children.values())
+    return 1 + max(_height(tree, child) for child in children) if children else 0
+
+
+def starts_deal(layout: Layout, observation: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Return ``bool[N]``: whether an observation of a seat to act is the first of a deal."""
+    view = layout.views(observation)
+    stakes = view["seats.stake"]
+    if stakes.shape[-1]:
+        first = (view["phase"][:, Phase.STAKE] != 0) & (stakes == 0).all(axis=(-1, -2))
+    else:
+        # The dealer arranges before the others.
+        first = (view["phase"][:, Phase.ARRANGE] != 0) & (view["role"][:, 0] != 0)
+    return np.asarray(first, dtype=np.bool_)
+
+
+def seat_advantages(
+    seat: Tensor, value: Tensor, reward: Tensor, settled: Tensor, gae_lambda: float
+) -> tuple[Tensor, Tensor]:
+    """Return advantages ``[T, N]`` and which of them are known, ``bool[T, N]``.
+
+    Generalised advantage estimation (Schulman et al., "High-dimensional
+    continuous control using generalized advantage estimation", 2016) without
+    discount, along each seat's own decisions: from one of them to its next,
+    or to the end of the deal, whichever comes first. Decisions of a deal that
+    does not settle within the T steps are not known yet.
+
+    Args:
+        seat: ``int64[T, N]``, who decided.
+        value: ``[T, N]``, the network's estimate for that seat.
+        reward: ``[T, N, num_players]``, what the decision paid each seat.
+        settled: ``bool[T, N]``, whether it settled the deal.
+        gae_lambda: 0 (one step) to 1 (Monte-Carlo returns).
+    """
+    steps, size, players = reward.shape
+    rows = torch.arange(size, device=value.device)
+    # By environment and seat: what it was paid since, its next estimate and its next advantage.
+    paid, next_value, next_advantage = value.new_zeros(3, size, players)
+    known = torch.zeros(size, dtype=torch.bool, device=value.device)
+    advantages = torch.zeros_like(value)
+    complete = torch.zeros_like(settled)
+    for t in range(steps - 1, -1, -1):
+        over = settled[t]
+        known = known | over
+        going_on = (~over).unsqueeze(1)
+        paid = paid * going_on + reward[t]
+        next_value = next_value * going_on
+        next_advantage = next_advantage * going_on
+        who = (rows, seat[t])
+        delta = paid[who] + next_value[who] - value[t]
+        advantages[t] = delta + gae_lambda * next_advantage[who]
+        complete[t] = known
+        paid[who] = 0.0
+        next_value[who] = value[t]
+        next_advantage[who] = advantages[t]
+    return advantages, complete
+
+
+@dataclass
+class _Steps:
+    """Experience by time and environment; ``[T, N]`` and more dimensions."""
+
+    observation: Tensor
+    action_mask: Tensor
+    seat: Tensor
+    action: Tensor
+    log_prob: Tensor
+    value: Tensor
+    reward: Tensor
+    settled: Tensor
+    #: Not yet handed out in a batch (rows before the first step are empty).
+    pending: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Rollout:
+    """Plays windows of time steps and hands out the decisions of all settled deals.
+
+    A deal that a window cuts off is neither dropped, which would favour short
+    deals, nor given an estimated end: its decisions wait, with their old
+    log-probabilities, for the window in which it is settled. So every deal is
+    handed out exactly once.
+
+    Args:
+        env: the environments.
+        window: time steps of a window, T.
+        device: where the experience is kept and the network is.
+
+    Attributes:
+        environment_seconds, network_seconds: time spent so far in each.
+    """
+
+    def __init__(self, env: Environments, window: int, device: torch.device | str = "cpu") -> None:
+        self.env = env
+        self.window = window
+        self.device = torch.device(device)
+        # The decisions of an unsettled deal all lie within the last so many steps.
+        self.carried = longest_deal(env.game) - 1
+        lead = (self.carried + window, env.num_envs)
+
+        def empty(dtype: torch.dtype, *shape: int) -> Tensor:
+            return torch.zeros(*lead, *shape, dtype=dtype, device=self.device)
+
+        self.steps = _Steps(
+            observation=empty(torch.float32, env.layout.size),
+            action_mask=empty(torch.bool, env.game.num_actions),
+            seat=empty(torch.int64),
+            action=empty(torch.int64),
+            log_prob=empty(torch.float32),
+            value=empty(torch.float32),
+            reward=empty(torch.float32, env.game.num_players),
+            settled=empty(torch.bool),
+            pending=empty(torch.bool),
+        )
+        self.environment_seconds = 0.0
+        self.network_seconds = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many decisions wait for their deals to be settled, between two windows."""
+        return int(self.steps.pending[: self.carried].sum())
+
+    def collect(self, network: ActorCritic, generator: torch.Generator, gae_lambda: float) -> Batch:
+        """Play one window and return the decisions of all deals settled in it.
+
+        Args:
+            network: plays all seats.
+            generator: where actions are drawn from, on the rollout's device.
+            gae_lambda: see :func:`seat_advantages`.
+        """
+        env, steps = self.env, self.steps
+        # These share the environments' memory.
+        observation = torch.from_numpy(env.observation)
+        mask = torch.from_numpy(env.action_mask)
+        seat = torch.from_numpy(env.seat)
+        reward = torch.from_numpy(env.reward)
+        clock = time.perf_counter
+        for t in range(self.carried, self.carried + self.window):
+            began = clock()
+            steps.observation[t] = observation
+            steps.action_mask[t] = mask != 0
+            steps.seat[t] = seat
+            with torch.no_grad():
+                policy, steps.value[t] = network.act(steps.observation[t], steps.action_mask[t])
+                action = policy.sample(generator)
+                steps.log_prob[t] = policy.log_prob(action)
+            steps.action[t] = action
+            chosen = action.cpu().numpy()
+            acted = clock()
+            env.step(chosen)
+            settled = env.done | starts_deal(env.layout, env.observation)
+            self.environment_seconds += clock() - acted
+            steps.reward[t] = reward
+            steps.settled[t] = torch.from_numpy(settled)
+            self.network_seconds += acted - began
+        steps.pending[self.carried :] = True
+        batch = self._take_settled(gae_lambda)
+        self._carry()
+        return batch
+
+    def _take_settled(self, gae_lambda: float) -> Batch:
+        steps = self.steps
+        advantages, complete = seat_advantages(
+            steps.seat, steps.value, steps.reward, steps.settled, gae_lambda
+        )
+        take = complete & steps.pending
+        steps.pending &= ~complete
+        value, advantage = steps.value[take], advantages[take]
+        return Batch(
+            observation=steps.observation[take],
+            action_mask=steps.action_mask[take],
+            action=steps.action[take],
+            log_prob=steps.log_prob[take],
+            value=value,
+            advantage=advantage,
+            returns=advantage + value,
+            deals=int((steps.settled & take).sum()),
+        )
+
+    def _carry(self) -> None:
+        """Move the last steps, among them all of unsettled deals, to the front."""
+        for tensor in self.steps.tensors().values():
+            tensor[: self.carried] = tensor[self.window :].clone()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on exactly, after a :meth:`collect`."""
+        carried = {
+            name: tensor[: self.carried].clone() for name, tensor in self.steps.tensors().items()
+        }
+        return {"environments": self.env.state_dict(), "carried": carried}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken."""
+        self.env.load_state_dict(state["environments"])
+        for name, tensor in self.steps.tensors().items():
+            tensor[: self.carried] = state["carried"][name]

@@ -1,0 +1,252 @@
+"""A training run's folder: its configuration, metrics, checkpoints and curve.
+
+::
+
+    runs/<name>/
+      config.yaml           every setting, written out
+      metrics.jsonl         one JSON object per iteration
+      events.out.tfevents…  the same for TensorBoard
+      policy.safetensors    the newest policy (and older ones in checkpoints/)
+      state.pt              everything else that resuming needs
+      curve.png             the learning curve
+      match.json            the match against the reference policies at the end
+"""
+
+from __future__ import annotations
+
+__all__ = ["STATE_VERSION", "Learner", "Run"]
+
+import io
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import yaml  # type: ignore[import-untyped]
+from torch.utils.tensorboard import SummaryWriter
+
+from agents.config import TrainConfig, to_dict
+from agents.plot import draw_curve
+from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
+from shuiyu_env.core.game import Game
+from shuiyu_env.policies.checkpoint import save_policy, write_atomically
+from shuiyu_env.policies.network import ActorCritic
+
+#: Raised whenever an older state can no longer be resumed.
+STATE_VERSION = 1
+
+
+class Learner(Protocol):
+    """What a run needs of an algorithm."""
+
+    name: str
+    game: Game
+    network: ActorCritic
+    iteration: int
+    env_steps: int
+    deals: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is nothing left to learn."""
+
+    def iterate(self) -> dict[str, float]:
+        """Learn a little and report."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on exactly."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken."""
+
+
+class Run:
+    """The folder of one run. Made by :meth:`create` or :meth:`open`."""
+
+    def __init__(self, path: Path, config: TrainConfig) -> None:
+        self.path = path
+        self.config = config
+        self.policy_path = path / "policy.safetensors"
+        self.state_path = path / "state.pt"
+        self.metrics_path = path / "metrics.jsonl"
+        self.metrics: list[dict[str, Any]] = []
+        self._events: SummaryWriter | None = None
+
+    @classmethod
+    def create(cls, config: TrainConfig) -> Run:
+        """Make a new folder; never one that exists.
+
+        A name that was asked for must be free. A name that is made up gets a
+        number if it is taken.
+
+        Raises:
+            ConfigError: the name is taken, or the folder cannot be made.
+        """
+        runs = Path(config.runs_dir)
+        game = config.game.make()
+        name = config.name or f"ppo-{game.rules.name or 'custom'}-{game.num_players}p"
+        number = 1
+        while True:
+            path = runs / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                if config.name is not None:
+                    raise ConfigError(
+                        f"name: {path} exists already; choose another --name, or go on with"
+                        f" --resume {path}"
+                    ) from None
+                number += 1
+            except OSError as error:
+                raise ConfigError(
+                    f"runs_dir: cannot make the folder {path}: {error.strerror}"
+                ) from None
+        text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+        write_atomically(path / "config.yaml", text.encode())
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], config: TrainConfig, learner: Learner) -> Run:
+        """Open a run's folder to go on with it, and put the learner where the run stopped.
+
+        Metrics of iterations after the last checkpoint are dropped: they will
+        be done again.
+
+        Raises:
+            CheckpointError: the training state is missing, damaged, of another
+                version, or does not fit the configuration.
+        """
+        run = cls(Path(path), config)
+        state = _load_state(run.state_path)
+        try:
+            learner.load_state_dict(state)
+        except (ShuiyuError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{run.state_path}: does not fit {run.path / 'config.yaml'}: "
+                + " ".join(str(error).split())
+            ) from None
+        kept: list[str] = []
+        try:
+            if learner.iteration:
+                kept = run.metrics_path.read_text("utf-8").splitlines()[: learner.iteration]
+            run.metrics = [json.loads(line) for line in kept]
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{run.metrics_path}: missing or damaged ({error})") from None
+        if [row.get("iteration") for row in run.metrics] != list(range(1, learner.iteration + 1)):
+            raise CheckpointError(
+                f"{run.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
+            )
+        write_atomically(run.metrics_path, "".join(f"{line}\n" for line in kept).encode())
+        return run
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Write the metrics of one iteration; they hold ``iteration`` and ``env_steps``."""
+        row = dict(metrics)
+        self.metrics.append(row)
+        with self.metrics_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self._events is None:
+            # After resuming: what was written there after the last checkpoint is void.
+            resumed = len(self.metrics) > 1
+            self._events = SummaryWriter(
+                str(self.path), purge_step=row["env_steps"] if resumed else None
+            )
+        for name, value in row.items():
+            if isinstance(value, (int, float)):
+                self._events.add_scalar(f"training/{name}", value, row["env_steps"])
+        for opponent, result in row.get("match", {}).items():
+            self._events.add_scalar(f"match/{opponent}", result["mean"], row["env_steps"])
+
+    def save(self, learner: Learner) -> None:
+        """Write policy, training state and curve."""
+        header = {
+            "algorithm": learner.name,
+            "env_steps": learner.env_steps,
+            "deals": learner.deals,
+            "iteration": learner.iteration,
+            "seed": self.config.seed,
+        }
+        save_policy(
+            self.path / "checkpoints" / f"{learner.iteration:06d}.safetensors",
+            learner.network,
+            learner.game,
+            **header,
+        )
+        # The state first: a policy must never be newer than what resuming starts from.
+        _save_state(self.state_path, learner.state_dict())
+        save_policy(self.policy_path, learner.network, learner.game, **header)
+        if self._events is not None:
+            self._events.flush()
+        draw_curve(self.path / "curve.png", self.metrics, self.path.name)
+
+    def save_match(self, result: Mapping[str, Any]) -> Path:
+        """Write the match at the end and return where."""
+        text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+        return write_atomically(self.path / "match.json", text.encode())
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._events is not None:
+            self._events.close()
+
+
+def _save_state(path: Path, state: Mapping[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save({"version": STATE_VERSION, **_plain(state)}, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def _load_state(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise CheckpointError(f"{path}: expected a training state, but there is no such file")
+    try:
+        # Tensors and plain values only: nothing in the file is executed.
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path}: expected a training state, got a file that is damaged or of another kind"
+            f" ({reason})"
+        ) from None
+    version = state.get("version") if isinstance(state, dict) else None
+    if version != STATE_VERSION:
+        raise CheckpointError(
+            f"{path}: expected a training state of version {STATE_VERSION}, got {version!r}"
+        )
+    restored: dict[str, Any] = _with_arrays(state)
+    return restored
+
+
+#: Marks what was an array, to be told apart from tensors when loading.
+_ARRAY = "__array__"
+
+
+def _plain(value: Any) -> Any:
+    """Return a state in types that safe loading accepts: arrays become tensors, enums numbers."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return {_ARRAY: torch.from_numpy(value.copy())}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, IntEnum):
+        return int(value)
+    return value
+
+
+def _with_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_ARRAY}:
+            return value[_ARRAY].numpy()
+        return {key: _with_arrays(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_arrays(item) for item in value]
+    return value

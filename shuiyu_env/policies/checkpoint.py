@@ -1,0 +1,238 @@
+"""Policies in files: a safetensors file whose header says which game it plays.
+
+The header's one entry, :data:`HEADER_KEY`, is a JSON object. Nothing in the
+file can execute code, and what it says is checked before a weight is used.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "load_policy", "read_header", "save_policy"]
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from shuiyu_env.core.actions import num_actions
+from shuiyu_env.core.errors import CheckpointError, ShuiyuError
+from shuiyu_env.core.game import Game
+from shuiyu_env.core.rules import RuleSet
+from shuiyu_env.observation import LAYOUT_VERSION, Layout
+from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
+
+FORMAT = "shuiyu-policy"
+FORMAT_VERSION = 1
+HEADER_KEY = "shuiyu"
+
+_REQUIRED = {
+    "format": str,
+    "version": int,
+    "layout_version": int,
+    "num_players": int,
+    "rules": dict,
+    "network": dict,
+    "input_fields": list,
+    "sha256": str,
+}
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write a file so that a reader, or a crash, never meets half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def save_policy(
+    path: str | os.PathLike[str], network: ActorCritic, game: Game, **info: Any
+) -> Path:
+    """Write a network with everything that is needed to use it; equal ones give equal bytes.
+
+    Args:
+        path: where to; an existing file is replaced in one step.
+        network: the network, on any device.
+        game: the game it was trained on.
+        info: further JSON values for the header, such as ``algorithm`` and ``env_steps``.
+
+    Returns:
+        The path.
+
+    Raises:
+        CheckpointError: ``info`` has a name of the header's own or a value
+            that JSON has not, or the network is of another layout than the game.
+    """
+    for name in info:
+        if name in _REQUIRED:
+            raise CheckpointError(f"info: {name!r} is an entry of the header itself")
+    layout = network.layout
+    if (layout.num_players, layout.num_actions) != (game.num_players, game.num_actions):
+        raise CheckpointError(
+            f"expected a network for {game.num_players} seats and {game.num_actions} actions, got"
+            f" one for {layout.num_players} and {layout.num_actions}"
+        )
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
+    }
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "layout_version": LAYOUT_VERSION,
+        "num_players": game.num_players,
+        "rules": game.rules.to_dict(),
+        "network": network.config.to_dict(),
+        "input_fields": list(network.input_fields),
+        "sha256": _digest(tensors),
+        **info,
+    }
+    try:
+        text = json.dumps(header, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"info: expected JSON values: {error}") from None
+    return write_atomically(path, safetensors.torch.save(tensors, {HEADER_KEY: text}))
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a policy file says about itself, without building the network.
+
+    Raises:
+        CheckpointError: there is no such file, it is damaged, or it is not a
+            policy of this package and version.
+    """
+    return _read(path, tensors=False)[0]
+
+
+def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> NetworkPolicy:
+    """Read a policy, on the CPU; its header becomes the policy's ``info``.
+
+    Args:
+        path: the file.
+        game: the game it is wanted for. Seats, rules and deck must be those it
+            was trained on; rounds, rotation and reward may differ.
+
+    Raises:
+        CheckpointError: no such file, not a policy, damaged, of another format
+            or layout version, for another game, or weights that do not fit.
+    """
+    header, tensors = _read(path, tensors=True)
+    rules = RuleSet.from_dict(header["rules"])
+    if game is not None:
+        _check_game(path, header["num_players"], rules, game)
+    layout = Layout(header["num_players"], num_actions(rules.max_stake))
+    # The weights drawn here are overwritten; drawing them must not disturb the global generator.
+    unused = torch.Generator().manual_seed(0)
+    try:
+        network = ActorCritic(layout, NetworkConfig.from_dict(header["network"]), unused)
+    except (ShuiyuError, TypeError) as error:
+        raise CheckpointError(f"{path}: the header's network is unusable: {error}") from None
+    if list(network.input_fields) != header["input_fields"]:
+        raise CheckpointError(
+            f"{path}: expected a network that reads the fields {list(network.input_fields)}, got"
+            f" one for {header['input_fields']}"
+        )
+    expected = {name: list(tensor.shape) for name, tensor in network.state_dict().items()}
+    got = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(expected.keys() | got.keys()):
+        if expected.get(name) != got.get(name):
+            raise CheckpointError(
+                f"{path}: weights {name!r}: expected shape {expected.get(name, 'none')}, got"
+                f" {got.get(name, 'none')}"
+            )
+    if _digest(tensors) != header["sha256"]:
+        raise CheckpointError(
+            f"{path}: damaged: expected weights with SHA-256 {header['sha256']}, got"
+            f" {_digest(tensors)}"
+        )
+    network.load_state_dict(tensors)
+    return NetworkPolicy(network, info=header)
+
+
+def _read(
+    path: str | os.PathLike[str], *, tensors: bool
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the checked header and, if asked for, the tensors."""
+    path = Path(path)
+    if not path.is_file():
+        what = "a directory" if path.is_dir() else "nothing"
+        raise CheckpointError(f"{path}: expected a policy file (.safetensors), got {what}")
+    loaded: dict[str, Tensor] = {}
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get(HEADER_KEY)
+            if tensors:
+                loaded = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path}: expected a safetensors file, got one that is damaged or of another kind"
+            f" ({error})"
+        ) from None
+    if text is None:
+        raise CheckpointError(
+            f"{path}: expected a {FORMAT} file, got a safetensors file without its header"
+        )
+    try:
+        header = json.loads(text)
+    except ValueError as error:
+        raise CheckpointError(f"{path}: the header is damaged ({error})") from None
+    _check_header(path, header)
+    return header, loaded
+
+
+def _check_header(path: Path, header: Any) -> None:
+    if not isinstance(header, Mapping) or header.get("format") != FORMAT:
+        got = header.get("format") if isinstance(header, Mapping) else header
+        raise CheckpointError(f"{path}: expected format {FORMAT!r}, got {got!r}")
+    # Versions first: what else a header of another version holds is unknown.
+    for name, expected in (("version", FORMAT_VERSION), ("layout_version", LAYOUT_VERSION)):
+        if header.get(name) != expected:
+            raise CheckpointError(
+                f"{path}: expected {name} {expected}, got {header.get(name)!r}; a policy must be"
+                " trained anew for another version"
+            )
+    for name, kind in _REQUIRED.items():
+        if not isinstance(header.get(name), kind):
+            raise CheckpointError(
+                f"{path}: header entry {name!r}: expected {kind.__name__}, got {header.get(name)!r}"
+            )
+    try:
+        Game(header["num_players"], RuleSet.from_dict(header["rules"]))
+    except (ShuiyuError, TypeError) as error:
+        raise CheckpointError(f"{path}: the header's game is unusable: {error}") from None
+
+
+def _check_game(path: str | os.PathLike[str], num_players: int, rules: RuleSet, game: Game) -> None:
+    if num_players != game.num_players:
+        raise CheckpointError(
+            f"{path}: expected a policy for {game.num_players} seats, got one for {num_players}"
+        )
+    expected, got = game.rules.to_dict(), rules.to_dict()
+    different = [name for name in expected if expected[name] != got[name]]
+    if different:
+        raise CheckpointError(
+            f"{path}: expected a policy for other rules: "
+            + "; ".join(f"{name}: expected {expected[name]}, got {got[name]}" for name in different)
+        )
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,228 @@
+"""Self-play experience: who is credited with what, and that no deal is lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from games import random_rules, random_states
+from torch import Tensor
+
+from agents.rollout import Batch, Rollout, longest_deal, seat_advantages, starts_deal
+from shuiyu_env.batch import BatchEnv
+from shuiyu_env.core.game import Game
+from shuiyu_env.observation import layout_of
+from shuiyu_env.policies.network import ActorCritic, NetworkConfig
+
+# More threads only get into each other's way on such small networks.
+torch.set_num_threads(1)
+
+GAMES = {
+    "heads-up": Game(2),
+    "specials": Game(2, {"deck": {"ranks": 2, "suits": 4}}),
+    "stakes": Game(4, {"max_stake": 3, "declare": "in_turn"}),
+    "drinks": Game(3, "dahua_house", reward="drinks"),
+    "rounds": Game(3, "dahua", rounds=3, dealer_rotation="rotate"),
+    "rounds with stakes": Game(2, {"max_stake": 2}, rounds=2, dealer_rotation="random"),
+}
+each_game = pytest.mark.parametrize("game", GAMES.values(), ids=GAMES)
+
+
+def network_for(game: Game, seed: int = 0) -> ActorCritic:
+    network = ActorCritic(
+        layout_of(game), NetworkConfig(hidden=(8,)), torch.Generator().manual_seed(seed)
+    )
+    with torch.no_grad():
+        network.policy_head.weight *= 30.0  # far from uniform
+    return network
+
+
+def rollout_for(game: Game, num_envs: int = 6, window: int = 5, seed: int = 3) -> Rollout:
+    return Rollout(BatchEnv(game, num_envs, seed), window)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def rows_of(batches: Iterable[Batch], *names: str) -> Counter[bytes]:
+    """All rows of some batches as a multiset of their bytes."""
+    rows: Counter[bytes] = Counter()
+    for batch in batches:
+        columns = [getattr(batch, name).numpy() for name in names]
+        rows.update(b"".join(c[i].tobytes() for c in columns) for i in range(len(batch)))
+    return rows
+
+
+def test_field_case_21_seats_are_credited_with_their_own_later_rewards() -> None:
+    # One deal of three seats: 0, 1, 2, 0, 0, 1 act, then 0 is paid 3, 1 loses 2, 2 loses 1.
+    seat = torch.tensor([[0], [1], [2], [0], [0], [1]])
+    value = torch.tensor([[0.5], [0.25], [-1.0], [1.0], [2.0], [-0.5]])
+    reward = torch.zeros(6, 1, 3)
+    reward[5, 0] = torch.tensor([3.0, -2.0, -1.0])
+    settled = torch.tensor([[False]] * 5 + [[True]])
+    # Monte Carlo: the seat's own reward, less the estimate, also where others act after it.
+    advantage, known = seat_advantages(seat, value, reward, settled, 1.0)
+    assert advantage[:, 0].tolist() == [2.5, -2.25, 0.0, 2.0, 1.0, -1.5]
+    assert known.all()
+    # One step: to the seat's own next estimate, never to another seat's.
+    advantage, _ = seat_advantages(seat, value, reward, settled, 0.0)
+    assert advantage[:, 0].tolist() == [0.5, -0.75, 0.0, 1.0, 1.0, -1.5]
+    # In between: seat 0 has deltas 0.5, 1, 1; seat 1 has -0.75, -1.5.
+    advantage, _ = seat_advantages(seat, value, reward, settled, 0.5)
+    assert advantage[:, 0].tolist() == [1.25, -1.5, 0.0, 1.5, 1.0, -1.5]
+
+
+def test_field_case_21_deals_do_not_mix() -> None:
+    # Two settled deals and the beginning of a third, in one environment; other seats end them.
+    seat = torch.tensor([[0], [1], [1], [0], [0]])
+    value = torch.zeros(5, 1)
+    reward = torch.zeros(5, 1, 2)
+    reward[1, 0] = torch.tensor([1.0, -1.0])
+    reward[3, 0] = torch.tensor([-5.0, 5.0])
+    settled = torch.tensor([[False], [True], [False], [True], [False]])
+    advantage, known = seat_advantages(seat, value, reward, settled, 1.0)
+    assert advantage[:4, 0].tolist() == [1.0, -1.0, 5.0, -5.0]
+    assert known[:, 0].tolist() == [True, True, True, True, False]
+
+
+@each_game
+@pytest.mark.parametrize("window", [1, 4, 17])
+def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
+    game: Game, window: int
+) -> None:
+    seed, num_envs, windows = 11, 5, 120 // window
+    env = BatchEnv(game, num_envs, seed)
+    steps: list[tuple[np.ndarray, np.ndarray]] = []
+    step = env.step
+
+    def recorded(actions: Any) -> None:
+        steps.append((env.observation.copy(), np.array(actions)))
+        step(actions)
+
+    env.step = recorded  # type: ignore[method-assign]
+    rollout, network, draws = Rollout(env, window), network_for(game), generator()
+    batches = [rollout.collect(network, draws, 1.0) for _ in range(windows)]
+
+    expected: Counter[bytes] = Counter()
+    deals = waiting = 0
+    for i in range(num_envs):
+        episode = 0
+        state = game.new_state(seed, stream=i, index=0)
+        decisions: list[tuple[bytes, int]] = []
+        for observation, actions in steps:
+            decisions.append(
+                (observation[i].tobytes() + actions[i].tobytes(), state.current_player or 0)
+            )
+            state.apply(actions[i])
+            if state.is_terminal or not state.deal.actions:
+                paid = np.array(state.finished[-1].rewards, dtype=np.float32)
+                expected.update(row + paid[seat].tobytes() for row, seat in decisions)
+                decisions, deals = [], deals + 1
+            if state.is_terminal:
+                episode += 1
+                state = game.new_state(seed, stream=i, index=episode * game.rounds)
+        waiting += len(decisions)
+    for batch in batches:
+        # Rewards are small whole numbers; the sum of advantage and value has rounding errors.
+        batch.returns = batch.returns.round() + 0.0
+    assert rows_of(batches, "observation", "action", "returns") == expected
+    assert sum(batch.deals for batch in batches) == deals > num_envs
+    assert rollout.waiting == waiting
+
+
+@each_game
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
+def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> None:
+    network = network_for(game)
+    names = ("observation", "action_mask", "action", "log_prob", "value", "advantage", "returns")
+    short, draws = rollout_for(game, window=3), generator()
+    parts = [short.collect(network, draws, gae_lambda) for _ in range(20)]
+    whole = rollout_for(game, window=60).collect(network, generator(), gae_lambda)
+    assert rows_of(parts, *names) == rows_of([whole], *names)
+    assert sum(part.deals for part in parts) == whole.deals > 0
+
+
+def log_probs(network: ActorCritic, batch: Batch) -> Tensor:
+    with torch.no_grad():
+        policy, _ = network.act(batch.observation, batch.action_mask)
+        return policy.log_prob(batch.action)
+
+
+@each_game
+def test_field_case_20_log_probabilities_are_those_of_the_network_that_acted(game: Game) -> None:
+    rollout, draws = rollout_for(game, num_envs=20, window=24), generator()
+    old, new = network_for(game, 0), network_for(game, 1)
+    first = rollout.collect(old, draws, 1.0)
+    # Of all seats alike, before any update.
+    roles = layout_of(game).views(first.observation.numpy())["role"]
+    assert (roles.sum(axis=0) > 0).all()
+    torch.testing.assert_close(first.log_prob, log_probs(old, first), atol=1e-5, rtol=0.0)
+    waiting = rollout.waiting
+    assert waiting > 0
+    second = rollout.collect(new, draws, 1.0)
+    by_old = (second.log_prob - log_probs(old, second)).abs() < 1e-5
+    by_new = (second.log_prob - log_probs(new, second)).abs() < 1e-5
+    assert bool((by_old | by_new).all())
+    # Forced decisions have log-probability 0 under both.
+    forced = second.action_mask.sum(dim=1) == 1
+    assert int((~by_new).sum()) <= waiting <= int((by_old | forced).sum())
+    assert int((~by_new).sum()) > 0
+
+
+@each_game
+def test_a_restored_rollout_goes_on_exactly(game: Game) -> None:
+    network, draws = network_for(game), generator()
+    rollout = rollout_for(game, num_envs=8, window=7)
+    for _ in range(3):
+        rollout.collect(network, draws, 0.9)
+    state, position = rollout.state_dict(), draws.get_state()
+    expected = [rollout.collect(network, draws, 0.9) for _ in range(3)]
+    other = rollout_for(game, num_envs=8, window=7)
+    other.load_state_dict(state)
+    draws.set_state(position)
+    for batch in expected:
+        again = other.collect(network, draws, 0.9)
+        for name in ("observation", "action", "log_prob", "value", "advantage", "returns"):
+            assert torch.equal(getattr(again, name), getattr(batch, name))
+
+
+def test_batches_are_copies() -> None:
+    game = GAMES["heads-up"]
+    rollout, network, draws = rollout_for(game, window=20), network_for(game), generator()
+    batch = rollout.collect(network, draws, 1.0)
+    kept = batch.observation.clone()
+    rollout.collect(network, draws, 1.0)
+    assert torch.equal(batch.observation, kept)
+
+
+def test_longest_deal_bounds_every_deal_and_is_reached() -> None:
+    rng = random.Random(0)
+    for _ in range(60):
+        rules = random_rules(rng)
+        game = Game(rng.randint(2, min(4, rules.deck.max_seats)), rules)
+        for _ in range(5):
+            *_, last = random_states(game, rng)
+            assert len(last.deal.actions) <= longest_deal(game)
+    for game, most in ((Game(2), 5), (Game(4), 13), (Game(3, {"max_stake": 2}), 11)):
+        longest = 0
+        for _ in range(2000):
+            *_, last = random_states(game, rng)
+            longest = max(longest, len(last.deal.actions))
+        assert longest == longest_deal(game) == most
+
+
+@each_game
+def test_the_first_observation_of_a_deal_is_known(game: Game) -> None:
+    rng = random.Random(0)
+    layout = layout_of(game)
+    for _ in range(20):
+        for state in random_states(game, rng):
+            if state.current_player is not None:
+                observation = layout.encode(state.view(state.current_player))
+                assert starts_deal(layout, observation[None])[0] == (not state.deal.actions)
