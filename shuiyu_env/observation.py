@@ -257,7 +257,14 @@ class Layout:
         """Return the observation ``float32[D]`` of one view; a fresh array.
 
         The whole table's view is encoded from seat 0, with every hand exposed.
+
+        Raises:
+            ShuiyuError: the view is of a game with another number of seats.
         """
+        if len(view.hands) != self.num_players:
+            raise ShuiyuError(
+                f"expected a view of {self.num_players} seats, got one of {len(view.hands)}"
+            )
         at, seat_size = self.at, self.at.seat_size
         me = 0 if view.seat is None else view.seat
         n = self.num_players

@@ -81,6 +81,12 @@ class HandTable:
         return result
 
 
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that many share, so that none can spoil it for the others."""
+    array.flags.writeable = False
+    return array
+
+
 @lru_cache(maxsize=1)
 def _binomials() -> npt.NDArray[np.int32]:
     table = np.zeros((NUM_CARDS + 1, HAND_SIZE + 1), dtype=np.int32)
@@ -88,14 +94,14 @@ def _binomials() -> npt.NDArray[np.int32]:
     for n in range(1, NUM_CARDS + 1):
         for k in range(1, HAND_SIZE + 1):
             table[n, k] = table[n - 1, k - 1] + table[n - 1, k]
-    return table
+    return _frozen(table)
 
 
 @lru_cache(maxsize=64)
 def _positions(deck: Deck) -> npt.NDArray[np.int32]:
     positions = np.full(NUM_CARDS, -1, dtype=np.int32)
     positions[list(deck.cards)] = np.arange(deck.size)
-    return positions
+    return _frozen(positions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +141,12 @@ def group_tables(deck: Deck, tie_break: TieBreak) -> GroupTables:
     for a, b in combinations(deck.cards, 2):
         for status in Special:
             strengths[status, a, b] = strengths[status, b, a] = order.group((a, b), status)
-    return GroupTables(special, legal_splits_of, np.array(SPLIT_PLACES, dtype=np.int8), strengths)
+    return GroupTables(
+        special=_frozen(special),
+        legal_splits=_frozen(legal_splits_of),
+        places=_frozen(np.array(SPLIT_PLACES, dtype=np.int8)),
+        strengths=_frozen(strengths),
+    )
 
 
 @lru_cache(maxsize=16)
@@ -158,9 +169,7 @@ def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
         strengths[~legal[:, split], split] = strengths[~legal[:, split], 0]
 
     def padded(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        table = np.concatenate([rows, np.zeros_like(rows[:1])])
-        table.flags.writeable = False
-        return table
+        return _frozen(np.concatenate([rows, np.zeros_like(rows[:1])]))
 
     return HandTable(
         deck=deck,
@@ -219,4 +228,6 @@ def contest_tables(rules: RuleSet) -> ContestTables:
     for action, position in tree.order.items():
         tables.order[action] = position
     tables.exposes[list(tree.exposes)] = True
+    for table in vars(tables).values():
+        _frozen(table)
     return tables

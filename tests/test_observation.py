@@ -484,3 +484,10 @@ def test_splits_of_equal_strengths_are_told_apart() -> None:
         vectors = {layout.encode(state.view(seat)).tobytes() for state in states}
         # The punter cannot tell them apart: the split is hidden from it.
         assert len(vectors) == (3 if seat == 0 else 1)
+
+
+def test_a_view_of_another_number_of_seats_is_refused() -> None:
+    view = Game(3).new_state(1).view(0)
+    for seats in (2, 4):
+        with pytest.raises(ShuiyuError, match=f"expected a view of {seats} seats, got one of 3"):
+            layout_of(Game(seats)).encode(view)

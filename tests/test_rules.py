@@ -7,6 +7,7 @@ import json
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from games import CHOICES, examples, rule_sets
 from hypothesis import given
@@ -208,3 +209,11 @@ def test_wrong_rules(rules: object, message: str) -> None:
 def test_from_dict_wants_a_mapping() -> None:
     with pytest.raises(RulesError, match="expected a mapping of fields"):
         RuleSet.from_dict(["OPEN"])  # type: ignore[arg-type]
+
+
+def test_integers_of_any_kind_are_taken() -> None:
+    deck = Deck(np.int64(4), np.int8(4))  # type: ignore[arg-type]
+    rules = RuleSet(max_stake=np.int32(2), deck=deck)  # type: ignore[arg-type]
+    assert rules == RuleSet(max_stake=2, deck=Deck(4, 4))
+    assert type(rules.max_stake) is int
+    assert type(rules.deck.ranks) is int

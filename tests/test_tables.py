@@ -147,3 +147,17 @@ def test_contest_tables_of_presets(name: str) -> None:
 @examples(100)
 def test_contest_tables_against_the_tree(rules: RuleSet) -> None:
     check_contest_tables(rules)
+
+
+def test_shared_tables_cannot_be_written() -> None:
+    deck = Deck(4, 4)
+    for tables in (
+        hand_table(deck, "card"),
+        group_tables(deck, "card"),
+        contest_tables(RuleSet(deck=deck)),
+    ):
+        arrays = [value for value in vars(tables).values() if isinstance(value, np.ndarray)]
+        assert arrays
+        for array in arrays:
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0

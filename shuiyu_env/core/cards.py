@@ -19,6 +19,7 @@ __all__ = [
     "pretty_card",
 ]
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,8 +140,13 @@ class Deck:
     suits: int = 4
 
     def __post_init__(self) -> None:
-        for name, value, high in (("ranks", self.ranks, 13), ("suits", self.suits, 4)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
+        for name, high in (("ranks", len(_DECK_RANKS)), ("suits", len(_DECK_SUITS))):
+            value = getattr(self, name)
+            if not isinstance(value, bool) and hasattr(value, "__index__"):
+                # Integers of any kind, NumPy's too.
+                value = operator.index(value)
+                object.__setattr__(self, name, value)
+            if type(value) is not int or not 1 <= value <= high:
                 raise RulesError(
                     f"deck.{name}: expected a whole number from 1 to {high}, got {value!r}"
                 )

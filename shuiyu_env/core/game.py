@@ -351,7 +351,17 @@ class State:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
             return NotImplemented
-        return self.game == other.game and self._all_deals() == other._all_deals()
+        return (
+            self.game == other.game
+            and self._all_deals() == other._all_deals()
+            and self._deals_to_come() == other._deals_to_come()
+        )
+
+    def _deals_to_come(self) -> tuple[int, int, int] | None:
+        """Return where the next deals come from, ``None`` if there will be none."""
+        if len(self.finished) + 1 >= self.game.rounds:
+            return None
+        return self.seed, self.stream, self.index
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -447,8 +457,11 @@ def _replay(record: Mapping[str, Any]) -> State:
                 state = start
             elif state.is_terminal or state.deal.actions:
                 raise RecordError(f"deals[{number}]: the deal before it is not finished")
-            else:
-                state.deal = start.deal
+            elif state.deal != start.deal:
+                raise RecordError(
+                    f"deals[{number}]: hands or dealer are not those that follow from seed, first"
+                    " deal and rotation"
+                )
             for name in names:
                 if len(state.finished) != number:
                     raise RecordError(f"deals[{number}]: {name!r} comes after the deal's end")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["DECLARATIONS", "PRESETS", "RuleSet", "resolve_rules"]
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -71,7 +72,8 @@ class RuleSet:
     def __post_init__(self) -> None:
         object.__setattr__(self, "declarations", _parse_declarations(self.declarations))
         for name, choices in _CHOICES.items():
-            value = getattr(self, name)
+            value = _plain_int(getattr(self, name))
+            object.__setattr__(self, name, value)
             # True == 1, so types are compared too.
             if not any(type(value) is type(choice) and value == choice for choice in choices):
                 raise RulesError(
@@ -138,6 +140,13 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "declare": ("simultaneous", "in_turn"),
     "max_stake": tuple(range(1, MAX_STAKE + 1)),
 }
+
+
+def _plain_int(value: object) -> object:
+    """Return an integer of any kind (NumPy's, say) as an ``int``, anything else as it is."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return value
+    return operator.index(value)
 
 
 def _parse_declarations(value: object) -> tuple[str, ...]:
