@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ShuiyuError as error:
         print(f"train.py: error: {error}", file=sys.stderr)
         return USAGE_ERROR
-    print(f"{run.path}: {learner.game!r}")
+    print(f"{run.path}: {learner.game!r}", flush=True)
     how_to_resume = f"go on with: python train.py --resume {run.path}"
     try:
         finished = train(run, learner)
@@ -87,6 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             " ppo.learning_rate",
             file=sys.stderr,
         )
+        return 1
+    except OSError as error:
+        print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\ninterrupted; {how_to_resume}")
@@ -124,6 +127,7 @@ def train(run: Run, learner: Learner) -> bool:
                 metrics["match"] = _match_metrics(_match(run, learner, config.evaluation.deals))
                 metrics["match_seconds"] = time.perf_counter() - began
                 tqdm.write(_line(metrics, total))
+                sys.stdout.flush()
             run.log(metrics)
             bar.update(learner.env_steps - before)
             if "entropy" in metrics:

@@ -73,9 +73,9 @@ class EvaluationConfig:
         ConfigError: a value out of range.
     """
 
-    interval: int = 10
-    deals: int = 500
-    final_deals: int = 5000
+    interval: int = 25
+    deals: int = 1000
+    final_deals: int = 10_000
 
     def __post_init__(self) -> None:
         if self.interval < 0:
@@ -119,7 +119,7 @@ class TrainConfig:
     runs_dir: str = "runs"
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
-    checkpoint_interval: int = 10
+    checkpoint_interval: int = 50
 
     def __post_init__(self) -> None:
         for key in ("threads", "checkpoint_interval"):
@@ -127,7 +127,7 @@ class TrainConfig:
                 raise ConfigError(f"{key}: expected 1 or more, got {getattr(self, key)}")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed: expected 0 to 2**63 - 1, got {self.seed}")
-        if self.name is not None and (not self.name or Path(self.name).name != self.name):
+        if self.name is not None and (self.name in ("", "..") or Path(self.name).name != self.name):
             raise ConfigError(
                 f"name: expected the plain name of a folder in {self.runs_dir}/, got {self.name!r}"
             )
@@ -172,12 +172,11 @@ def parse(argv: Sequence[str], default_file: Path | None = None) -> tuple[TrainC
     """
     words = list(argv)
     _check_options(words)
-    files = list(_values(words, "--config"))
-    for file in files:
-        _check_file(Path(file))
-    if not files and default_file is not None:
-        _check_file(default_file)
+    if default_file is not None and not list(_values(words, "--config")):
         words = ["--config", str(default_file), *words]
+    for group in ("", *_groups()):
+        for file in _values(words, f"--{group or 'config'}"):
+            _check_file(Path(file), group)
     parser = make_parser()
     try:
         namespace = parser.parse_args(words)
@@ -212,12 +211,14 @@ def _keys(kind: Any = TrainConfig, prefix: str = "") -> Iterator[str]:
             yield from _keys(group, f"{prefix}{entry.name}.")
 
 
+def _groups() -> list[str]:
+    """Return the keys that have keys of their own."""
+    return list(dict.fromkeys(key.split(".")[0] for key in _keys() if "." in key))
+
+
 def _check_options(words: Sequence[str]) -> None:
     valid = ["--config", "--resume", "--help", "--print_config"]
-    keys = list(_keys())
-    # A group's own option would read another file, past the checks of these.
-    groups = {key.split(".")[0] for key in keys if "." in key}
-    valid += [f"--{key}" for key in keys if key not in groups]
+    valid += [f"--{key}" for key in _keys()]
     for word in words:
         if not word.startswith("--"):
             continue
@@ -240,7 +241,8 @@ def _values(words: Sequence[str], option: str) -> Iterator[str]:
             yield word.partition("=")[2]
 
 
-def _check_file(path: Path) -> None:
+def _check_file(path: Path, group: str = "") -> None:
+    """Check the keys of a file of settings, all or one group's."""
     data: object
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -250,11 +252,14 @@ def _check_file(path: Path) -> None:
         raise ConfigError(f"{path}: expected YAML: {_one_line(str(error))}") from None
     if data is None:
         return
+    if group:
+        data = {group: data}
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: expected keys and values, got {data!r}")
-    valid = list(_keys())
-    groups = {key.split(".")[0] for key in valid if "." in key}
+    valid, groups = list(_keys()), _groups()
     for key, value in data.items():
+        if key == "resume" and value is None:
+            continue  # what --print_config writes
         if key not in valid or "." in str(key):
             names = [name for name in valid if "." not in name]
             raise ConfigError(f"{path}: unknown key {key!r}{closest(key, names)}")

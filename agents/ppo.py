@@ -25,7 +25,7 @@ from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.errors import ConfigError, ShuiyuError
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
-from shuiyu_env.policies.network import ActorCritic, NetworkConfig
+from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
 
 
 class DivergenceError(ShuiyuError):
@@ -40,9 +40,8 @@ class PPOConfig:
         total_steps: decisions, of all seats together, to learn from in all;
             rounded up to whole iterations.
         num_envs: games played at once.
-        window: decisions that each game takes in one iteration. ``num_envs *
-            window`` decisions are learned from at a time: large batches, since
-            a bluff is worth little on average and its signal is noisy.
+        window: decisions that each game takes in one iteration, so that
+            ``num_envs * window`` are learned from at a time.
         epochs: passes over each batch.
         minibatch_size: decisions in one gradient step.
         learning_rate: of Adam, at the start.
@@ -66,11 +65,11 @@ class PPOConfig:
         ConfigError: a value out of range.
     """
 
-    total_steps: int = 6_000_000
-    num_envs: int = 2048
+    total_steps: int = 4_000_000
+    num_envs: int = 512
     window: int = 32
     epochs: int = 3
-    minibatch_size: int = 8192
+    minibatch_size: int = 2048
     learning_rate: float = 3e-3
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5
@@ -207,6 +206,8 @@ class PPO:
         advantage = batch.advantage
         if config.normalise_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        # The same in every epoch: no weights are in them.
+        features = self.network.features(batch.observation)
         sums: dict[str, float] = defaultdict(float)
         steps = 0
         for _ in range(config.epochs):
@@ -214,7 +215,8 @@ class PPO:
             divergence = 0.0
             parts = order.tensor_split(-(-len(batch) // config.minibatch_size))
             for rows in parts:
-                policy, value = self.network.act(batch.observation[rows], batch.action_mask[rows])
+                logits, value = self.network.heads(features[rows])
+                policy = MaskedCategorical(logits, batch.action_mask[rows])
                 log_ratio = policy.log_prob(batch.action[rows]) - batch.log_prob[rows]
                 ratio = log_ratio.exp()
                 clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)

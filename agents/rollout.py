@@ -23,7 +23,7 @@ from torch import Tensor
 from shuiyu_env.core.contest import ContestTree, Phase
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import Layout
-from shuiyu_env.policies.network import ActorCritic
+from shuiyu_env.policies.network import ActorCritic, MaskedCategorical
 
 
 class Environments(Protocol):
@@ -230,7 +230,8 @@ class Rollout:
             steps.action_mask[t] = mask != 0
             steps.seat[t] = seat
             with torch.no_grad():
-                policy, steps.value[t] = network.act(steps.observation[t], steps.action_mask[t])
+                logits, steps.value[t] = network(steps.observation[t])
+                policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
                 steps.log_prob[t] = policy.log_prob(action)
             steps.action[t] = action

@@ -1,6 +1,6 @@
 """Decisions per second of the PettingZoo environment, next to PettingZoo's Leduc hold'em.
 
-    python benchmarks/env_speed.py [--repeats 7] [--decisions 20000]
+    python benchmarks/env_speed.py [--repeats 7] [--decisions 20000] [--write]
 
 Every system plays random legal actions in this process, all drawn from the
 action mask by the same sampler, and takes its turn in every repeat, so that a
@@ -15,18 +15,16 @@ own figures are printed.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import platform
+import operator
 import random
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from report import describe_machine, markdown, write_section
 
 from shuiyu_env import Game, shuiyu_v0
 
@@ -86,25 +84,6 @@ def make_leduc() -> Any | None:
         return None
 
 
-def describe_machine() -> str:
-    """Return one line on the machine and one on the software."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    versions = []
-    for package in PACKAGES:
-        try:
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {package}")
-    return (
-        f"{model}, {os.cpu_count()} CPUs, {platform.system()}\n"
-        f"Python {platform.python_version()}, {', '.join(versions)}"
-    )
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=7, help="turns of each system (default 7)")
@@ -112,6 +91,7 @@ def main() -> int:
         "--decisions", type=int, default=20_000, help="decisions in a turn (default 20000)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of play and deals (default 0)")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
     args = parser.parse_args()
     if args.repeats < 1 or args.decisions < 1:
         parser.error("--repeats and --decisions must be 1 or more")
@@ -129,7 +109,8 @@ def main() -> int:
         systems[OURS[seats]] = lambda decisions, env=env: play_aec(env, decisions, rng)
         systems[CORE[seats]] = lambda decisions, game=game: play_core(game, decisions, rng)
 
-    print(describe_machine())
+    machine = describe_machine(*PACKAGES)
+    print(machine)
     print(f"median of {args.repeats} turns of {args.decisions} decisions, interleaved\n")
     speeds: dict[str, list[float]] = {name: [] for name in systems}
     for play in systems.values():
@@ -140,14 +121,21 @@ def main() -> int:
     for name, values in speeds.items():
         spread = f"{min(values):,.0f} to {max(values):,.0f}"
         print(f"{name:28} {statistics.median(values):>10,.0f} decisions/s  ({spread})")
-    if leduc is not None:
-        print()
-        for name in OURS.values():
-            # Ratios within a repeat, so that what slows both does not count.
-            ratio = statistics.median(
-                ours / theirs for ours, theirs in zip(speeds[name], speeds[LEDUC], strict=True)
-            )
-            print(f"ratio: {ratio:.1f} ({name} to {LEDUC})")
+    rows = []
+    for name, values in speeds.items():
+        # Ratios within a repeat, so that what slows both does not count.
+        ratio = "–"
+        if leduc is not None:
+            ratio = f"{statistics.median(map(operator.truediv, values, speeds[LEDUC])):.1f}"
+            print(f"ratio: {ratio} ({name} to {LEDUC})")
+        rows.append([name, f"{statistics.median(values):,.0f}", ratio])
+    if args.write:
+        heading = (
+            f"Measured by `python benchmarks/env_speed.py --write` (seed {args.seed}, medians of"
+            f" {args.repeats}) on {machine}.\n\n"
+        )
+        table = markdown(["System", "decisions per second", "ratio to leduc hold'em"], rows)
+        write_section("env_speed", heading + table)
     return 0
 
 

@@ -158,10 +158,11 @@ def contests() -> Iterator[str]:
                 call = "(rearranges)"
             rows.append([f"`{declaration}`", call, reply, payoff(leaf)])
         yield from table(["Declaration", "Dealer", "Punter", "Units"], rows)
-        if tree.special_units is None:
+        special = {payoffs for row in tree.special_payoffs for payoffs in row if payoffs}
+        if not special:
             yield "Specials only decide comparisons."
         else:
-            units = sorted({u for row in tree.special_units for u in row} - {0})
+            units = sorted(payoffs.punter_wins for payoffs in special)
             yield (
                 "A contest in which either side holds a special is decided before declarations: the"
                 f" winner gets {units[0]} units if the higher special is a Shuiyu, {units[1]} if it"

@@ -38,7 +38,7 @@ from shuiyu_env.core.hands import NUM_SPLITS, compare
 from shuiyu_env.core.play import NONE, Decided
 from shuiyu_env.core.rules import DECLARATIONS
 from shuiyu_env.core.view import View
-from shuiyu_env.tables import HandTable
+from shuiyu_env.tables import OUTCOMES, HandTable
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -413,12 +413,11 @@ def _compare_many(
     mine: npt.NDArray[Any], theirs: npt.NDArray[Any], dealing: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.intp]:
     """Return 0, 1, 2 where ``mine`` wins, pushes, loses: :func:`compare` on arrays ``[..., 2]``."""
-    mine_up = (mine >= theirs).all(axis=-1)
-    theirs_up = (mine <= theirs).all(axis=-1)
-    # Both at once is a tie of both groups, and the dealer's.
-    win = np.where(dealing, mine_up, mine_up & ~theirs_up)
-    lose = np.where(dealing, theirs_up & ~mine_up, theirs_up)
-    return np.where(win, 0, np.where(lose, 2, 1))
+    signs = np.sign(mine.astype(np.int32) - theirs)
+    as_dealer = OUTCOMES[1 + signs[..., 0], 1 + signs[..., 1]]
+    as_punter = 2 - OUTCOMES[1 - signs[..., 0], 1 - signs[..., 1]]
+    outcomes: npt.NDArray[np.intp] = np.where(dealing, as_dealer, as_punter).astype(np.intp)
+    return outcomes
 
 
 @dataclass

@@ -8,6 +8,7 @@ vectorised code reads the same data as the sequential core.
 from __future__ import annotations
 
 __all__ = [
+    "OUTCOMES",
     "ContestTables",
     "GroupTables",
     "HandTable",
@@ -32,6 +33,7 @@ from shuiyu_env.core.hands import (
     SPLIT_PLACES,
     Special,
     TieBreak,
+    compare,
     legal_splits,
     ranking,
     special_of,
@@ -112,6 +114,8 @@ class GroupTables:
         special: ``int8[13, 13, 13, 13]``, :class:`~shuiyu_env.core.hands.Special` by
             the ranks of a hand's cards from highest to lowest.
         legal_splits: ``bool[3, 3]``, whether a hand of a special status may be laid in a split.
+        laid: ``int8[3, 3]``, the split that a split of such a hand counts as: itself, or
+            split 0 where it is not legal.
         places: ``int8[3, 4]``, by split: the places of its first group's cards in
             the hand, then of the second's.
         strengths: ``int16[3, 52, 52]``, strength of the group of two cards (in any
@@ -120,6 +124,7 @@ class GroupTables:
 
     special: npt.NDArray[np.int8]
     legal_splits: npt.NDArray[np.bool_]
+    laid: npt.NDArray[np.int8]
     places: npt.NDArray[np.int8]
     strengths: npt.NDArray[np.int16]
 
@@ -144,6 +149,7 @@ def group_tables(deck: Deck, tie_break: TieBreak) -> GroupTables:
     return GroupTables(
         special=_frozen(special),
         legal_splits=_frozen(legal_splits_of),
+        laid=_frozen(np.where(legal_splits_of, np.arange(NUM_SPLITS), 0).astype(np.int8)),
         places=_frozen(np.array(SPLIT_PLACES, dtype=np.int8)),
         strengths=_frozen(strengths),
     )
@@ -161,12 +167,12 @@ def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
     special = groups.special[tuple((hands >> 2).T)]
     legal = groups.legal_splits[special]
     strengths = np.empty((len(hands), NUM_SPLITS, 2), dtype=np.int16)
-    for split, (a, b, c, d) in enumerate(SPLIT_PLACES):
-        first = groups.strengths[special, hands[:, a], hands[:, b]]
-        second = groups.strengths[special, hands[:, c], hands[:, d]]
+    for split in range(NUM_SPLITS):
+        places = groups.places[groups.laid[special, split]]
+        a, b, c, d = np.take_along_axis(hands, places, axis=1).T
+        first, second = groups.strengths[special, a, b], groups.strengths[special, c, d]
         strengths[:, split, 0] = np.minimum(first, second)
         strengths[:, split, 1] = np.maximum(first, second)
-        strengths[~legal[:, split], split] = strengths[~legal[:, split], 0]
 
     def padded(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return _frozen(np.concatenate([rows, np.zeros_like(rows[:1])]))
@@ -183,6 +189,13 @@ def hand_table(deck: Deck, tie_break: TieBreak) -> HandTable:
     )
 
 
+#: :func:`~shuiyu_env.core.hands.compare` by signs: ``OUTCOMES[1 + sign(dealer's tail - punter's
+#: tail), 1 + sign(dealer's head - punter's head)]``; ``int8[3, 3]``.
+OUTCOMES: npt.NDArray[np.int8] = _frozen(
+    np.array([[compare((tail, head), (1, 1)) for head in range(3)] for tail in range(3)], np.int8)
+)
+
+
 @dataclass(frozen=True, eq=False)
 class ContestTables:
     """A contest tree as arrays; N nodes, A actions.
@@ -195,8 +208,10 @@ class ContestTables:
             dealer wins, pushes, loses, or wins by a special at the showdown.
         order: ``int8[A]``, position of a declaration in the order of contests, -1 for others.
         exposes: ``bool[A]``, declarations that lay the punter's hand face up.
-        special_units: ``int8[3, 3]``, units of contests decided by specials; zeros
-            if specials wait for the showdown.
+        by_dealer: ``bool[N]``, whether it is the dealer who acts.
+        decided_by_special: ``bool[3, 3]``, contests that specials decide before
+            declarations, by the dealer's and the punter's special status.
+        special_payoffs: ``int8[3, 3, 4]``, what those pay, as ``payoffs``.
     """
 
     next_node: npt.NDArray[np.int8]
@@ -205,7 +220,9 @@ class ContestTables:
     payoffs: npt.NDArray[np.int8]
     order: npt.NDArray[np.int8]
     exposes: npt.NDArray[np.bool_]
-    special_units: npt.NDArray[np.int8]
+    by_dealer: npt.NDArray[np.bool_]
+    decided_by_special: npt.NDArray[np.bool_]
+    special_payoffs: npt.NDArray[np.int8]
 
 
 @lru_cache(maxsize=256)
@@ -220,7 +237,14 @@ def contest_tables(rules: RuleSet) -> ContestTables:
         payoffs=np.array([node.payoffs or (0, 0, 0, 0) for node in tree.nodes], dtype=np.int8),
         order=np.full(size, -1, dtype=np.int8),
         exposes=np.zeros(size, dtype=np.bool_),
-        special_units=np.array(tree.special_units or np.zeros((3, 3)), dtype=np.int8),
+        by_dealer=np.array([node.phase.by_dealer for node in tree.nodes], dtype=np.bool_),
+        decided_by_special=np.array(
+            [[payoffs is not None for payoffs in row] for row in tree.special_payoffs]
+        ),
+        special_payoffs=np.array(
+            [[payoffs or (0, 0, 0, 0) for payoffs in row] for row in tree.special_payoffs],
+            dtype=np.int8,
+        ),
     )
     for node in tree.nodes:
         for action, child in node.children.items():

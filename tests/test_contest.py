@@ -114,8 +114,12 @@ def test_order_exposure_and_special_units() -> None:
         Action.FORCE,
     ]
     assert tree.exposes == {Action.OPEN, Action.FORCE}
-    assert tree.special_units == ((0, 2, 4), (2, 2, 4), (4, 4, 4))
-    assert compile_tree(RuleSet(specials="at_showdown")).special_units is None
+    for dealer, row in enumerate(((None, 2, 4), (2, 2, 4), (4, 4, 4))):
+        for punter, units in enumerate(row):
+            payoffs = tree.special_payoffs[dealer][punter]
+            assert payoffs == (units and (-units, 0, units, -units))
+    at_showdown = compile_tree(RuleSet(specials="at_showdown"))
+    assert at_showdown.special_payoffs == ((None,) * 3,) * 3
 
 
 @given(rule_sets())

@@ -91,6 +91,15 @@ def test_field_case_19_logits_below_the_illegal_ones_stay_legal() -> None:
     )
 
 
+def test_field_case_19_no_noise_makes_an_illegal_action_win(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Exponential noise can be 0, whose logarithm is infinite.
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda self, generator=None: self.zero_())
+    mask = torch.tensor([[0, 0, 1], [0, 1, 0]])
+    assert MaskedCategorical(torch.zeros(2, 3), mask).sample().tolist() == [2, 1]
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e6])
 def test_entropies_and_log_probabilities_have_finite_gradients(scale: float) -> None:
     logits = scale * torch.randn(50, 6, generator=torch.Generator().manual_seed(0))

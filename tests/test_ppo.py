@@ -15,7 +15,7 @@ from agents.rollout import Batch
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
 from shuiyu_env.evaluation import match_against
-from shuiyu_env.policies.network import NetworkConfig, NetworkPolicy
+from shuiyu_env.policies.network import MaskedCategorical, NetworkConfig, NetworkPolicy
 
 # More threads only get into each other's way on such small networks.
 torch.set_num_threads(1)
@@ -64,7 +64,8 @@ def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
     mask[:, :2] = True
     action = torch.arange(size) % 2
     with torch.no_grad():
-        policy, value = ppo.network.act(observation, mask)
+        logits, value = ppo.network(observation)
+        policy = MaskedCategorical(logits, mask)
     returns = value + torch.tensor(advantage)
     return Batch(
         observation,
@@ -80,7 +81,8 @@ def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
 
 def probability(ppo: PPO, batch: Batch) -> float:
     with torch.no_grad():
-        policy, _ = ppo.network.act(batch.observation[:1], batch.action_mask[:1])
+        logits, _ = ppo.network(batch.observation[:1])
+        policy = MaskedCategorical(logits, batch.action_mask[:1])
     return float(policy.probs[0, 1])
 
 

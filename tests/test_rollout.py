@@ -17,7 +17,7 @@ from agents.rollout import Batch, Rollout, longest_deal, seat_advantages, starts
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
-from shuiyu_env.policies.network import ActorCritic, NetworkConfig
+from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
 
 # More threads only get into each other's way on such small networks.
 torch.set_num_threads(1)
@@ -79,15 +79,15 @@ def test_field_case_21_seats_are_credited_with_their_own_later_rewards() -> None
 
 
 def test_field_case_21_deals_do_not_mix() -> None:
-    # Two settled deals and the beginning of a third, in one environment; other seats end them.
-    seat = torch.tensor([[0], [1], [1], [0], [0]])
+    # Two settled deals and the beginning of a third; in the second only seat 1 acts.
+    seat = torch.tensor([[0], [1], [1], [1], [0]])
     value = torch.zeros(5, 1)
     reward = torch.zeros(5, 1, 2)
     reward[1, 0] = torch.tensor([1.0, -1.0])
     reward[3, 0] = torch.tensor([-5.0, 5.0])
     settled = torch.tensor([[False], [True], [False], [True], [False]])
     advantage, known = seat_advantages(seat, value, reward, settled, 1.0)
-    assert advantage[:4, 0].tolist() == [1.0, -1.0, 5.0, -5.0]
+    assert advantage[:4, 0].tolist() == [1.0, -1.0, 5.0, 5.0]
     assert known[:, 0].tolist() == [True, True, True, True, False]
 
 
@@ -150,8 +150,8 @@ def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> N
 
 def log_probs(network: ActorCritic, batch: Batch) -> Tensor:
     with torch.no_grad():
-        policy, _ = network.act(batch.observation, batch.action_mask)
-        return policy.log_prob(batch.action)
+        logits, _ = network(batch.observation)
+        return MaskedCategorical(logits, batch.action_mask).log_prob(batch.action)
 
 
 @each_game

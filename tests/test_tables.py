@@ -15,7 +15,7 @@ from hypothesis import given
 from shuiyu_env.core.actions import num_actions
 from shuiyu_env.core.cards import Deck
 from shuiyu_env.core.contest import compile_tree
-from shuiyu_env.core.hands import TieBreak, legal_splits, ranking, special_of
+from shuiyu_env.core.hands import Special, TieBreak, legal_splits, ranking, special_of
 from shuiyu_env.core.rules import PRESETS, RuleSet
 from shuiyu_env.tables import contest_tables, group_tables, hand_table
 
@@ -134,8 +134,12 @@ def check_contest_tables(rules: RuleSet) -> None:
     size = num_actions(rules.max_stake)
     assert tables.order.tolist() == [tree.order.get(action, -1) for action in range(size)]  # type: ignore[call-overload]
     assert set(np.flatnonzero(tables.exposes)) == tree.exposes
-    expected = tree.special_units or ((0, 0, 0),) * 3
-    assert tables.special_units.tolist() == [list(row) for row in expected]
+    for dealer in Special:
+        for punter in Special:
+            payoffs = tree.special_payoffs[dealer][punter]
+            assert tables.decided_by_special[dealer, punter] == (payoffs is not None)
+            assert tuple(tables.special_payoffs[dealer, punter]) == (payoffs or (0, 0, 0, 0))
+    assert tables.by_dealer.tolist() == [node.phase.by_dealer for node in tree.nodes]
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml  # type: ignore[import-untyped]
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
 
 import train
 from agents.config import TrainConfig, parse, to_dict
@@ -50,8 +53,15 @@ OUTPUTS = {
 }
 
 
+@pytest.fixture
+def pictures() -> None:
+    """Ask for learning curves, which most of these tests can do without: they take their time."""
+
+
 @pytest.fixture(autouse=True)
-def _one_thread() -> Any:
+def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("agents.run.draw_curve", lambda *arguments: None)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -85,6 +95,7 @@ def when(iteration: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(PPO, "iterate", wrapped)
 
 
+@pytest.mark.usefixtures("pictures")
 def test_a_run_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, path = run_tiny(tmp_path, "whole", "--seed=3")
     assert code == 0
@@ -177,6 +188,11 @@ def test_after_a_crash_a_run_goes_on_from_its_last_checkpoint(
     assert train.main(["--resume", str(path)]) == 0
     assert metrics_of(path) == metrics_of(whole)
     assert (path / "policy.safetensors").read_bytes() == (whole / "policy.safetensors").read_bytes()
+    # TensorBoard shows every iteration once, too.
+    events = EventAccumulator(str(path))
+    events.Reload()
+    steps = [row["env_steps"] for row in metrics_of(whole)]
+    assert [event.step for event in events.Scalars("training/entropy")] == steps
 
 
 def test_resuming_a_finished_run_only_matches_again(tmp_path: Path) -> None:
@@ -286,7 +302,10 @@ def test_runs_never_overwrite_each_other(
         (["--threads=0"], "threads: expected 1 or more, got 0"),
         (["--name=a/b"], "name: expected the plain name of a folder"),
         (["stray"], "unrecognized arguments: stray"),
-        (["--ppo=x.yaml"], "--ppo: unknown option"),
+        (["--name=.."], "name: expected the plain name of a folder"),
+        (["--name="], "name: expected the plain name of a folder"),
+        (["--ppo=x.yaml"], "x.yaml: cannot read the configuration: No such file"),
+        (["--runs_dir=/dev/null"], "runs_dir: cannot make the folder /dev/null/ppo-nanning-2p"),
         (["--config=missing.yaml"], "missing.yaml: cannot read the configuration: No such file"),
         (["--resume=missing"], "--resume: expected the folder of a run, but there is no"),
         (["--resume=missing", "--seed=1"], "--resume: a run goes on with its own settings"),
@@ -359,10 +378,28 @@ def test_files_and_options_are_merged(tmp_path: Path) -> None:
     assert resumed is None
     assert config.game.make() == Game(4, {"preset": "dahua", "max_stake": 3})
     assert (config.ppo.clip, config.ppo.learning_rate, config.seed) == (0.2, 1e-3, 5)
+    group = tmp_path / "g.yaml"
+    group.write_text("clip: 0.15")
+    assert parse([f"--config={file}", f"--ppo={group}"])[0].ppo.clip == 0.15
+    group.write_text("clop: 0.15")
+    with pytest.raises(ConfigError, match=r"g.yaml: unknown key 'ppo.clop'.*'ppo.clip'"):
+        parse([f"--ppo={group}"])
     config, _ = parse(["--game.num_players", "4", "--game.rules", "dahua"])
     assert config.game.make() == Game(4, "dahua")
     config, _ = parse(["--game.rules={declarations: [OPEN], deck: {ranks: 4}}"])
     assert config.game.make().rules.deck.size == 16
+
+
+def test_a_printed_configuration_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        train.main(["--print_config", "--ppo.clip=0.2"])
+    assert exit_.value.code == 0
+    file = tmp_path / "c.yaml"
+    file.write_text(capsys.readouterr().out)
+    config, _ = parse([f"--config={file}"])
+    assert config.ppo.clip == 0.2
 
 
 def test_the_default_file_is_valid_and_says_the_defaults() -> None:

@@ -37,7 +37,6 @@ def perceived(state: State, viewer: int) -> dict[str, Any]:
         for field in dataclasses.fields(View)
         if field.name != "table"
     }
-    known["own_splits"] = view.own_splits
     known["observation"] = layout_of(state.game).encode(view).tobytes()
     known["history"] = state.observed_history(viewer)
     known["player"] = state.current_player
@@ -227,7 +226,7 @@ def test_no_card_before_the_last_stake() -> None:
     state = at(PLAIN, "STAKE_2 STAKE_1", max_stake=2)
     assert everyone(hands_seen, state) == [set()] * 4
     assert state.view(1).stakes == [NONE, 2, 1, NONE]
-    assert state.view(1).own_splits == ()
+    assert state.view(None).hands == [None] * 4
     play(state, "STAKE_1")
     assert everyone(hands_seen, state) == OWN
 
@@ -323,7 +322,6 @@ def test_the_whole_table() -> None:
     state = at(PLAIN, f"{ARRANGED} OPEN COVER")
     view = state.view(None)
     assert view.seat is None
-    assert view.own_splits == ()
     assert view.hands == list(state.deal.hands)
     assert view.splits == [0, 0, 0, 0]
     assert view.declarations == [NONE, Action.OPEN, Action.COVER, NONE]

@@ -1,24 +1,29 @@
-"""Many games at once: arrays in, arrays out.
-
-This is the reference implementation of the array contract: a plain loop over
-:class:`~shuiyu_env.core.game.State`, with the vectorised encoder behind it.
-"""
+"""Many games at once: arrays in, arrays out."""
 
 from __future__ import annotations
 
 __all__ = ["BatchEnv"]
 
 import operator
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shuiyu_env.core.deals import Purpose, draw_below, random_words
+from shuiyu_env.batch import kernel
+from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.errors import DealError, IllegalActionError, RulesError, ShuiyuError
-from shuiyu_env.core.game import Game, State
-from shuiyu_env.observation import ViewBatch, layout_of
-from shuiyu_env.tables import hand_table
+from shuiyu_env.core.game import Game
+from shuiyu_env.core.play import illegal_action
+from shuiyu_env.observation import layout_of
+
+_MASK64 = (1 << 64) - 1
+# The rest of a batch is written anew from these.
+_SAVED = ("head", "seats", "counters", "words", "reward", "settled", "done")
 
 
 class BatchEnv:
@@ -31,19 +36,23 @@ class BatchEnv:
         game: the settings of the table.
         num_envs: N, at least 1.
         seed: seed of all streams.
-        threads: how many threads may step the environments. Results never
-            depend on it; this implementation uses one.
+        threads: how many threads step the environments; results never depend on it.
 
     Attributes:
         observation: ``float32[N, D]`` of the seat to act.
         action_mask: ``int8[N, A]`` of the seat to act; every row has a 1.
         seat: ``int64[N]``, the seat to act.
         reward: ``float32[N, num_players]``, units the last step paid each seat.
-        done: ``bool[N]``, whether the last step ended an episode. ``observation``,
-            ``action_mask`` and ``seat`` are then already of the next one.
+        settled: ``bool[N]``, whether the last step settled a deal, and so paid ``reward``.
+        done: ``bool[N]``, whether it ended an episode. ``observation``, ``action_mask``
+            and ``seat`` are then already of the next one.
 
     The arrays stay the same objects and are written in place by :meth:`reset`
     and :meth:`step`; copy what is to be kept.
+
+    A copy or a pickle goes on by itself. The first use in a new installation compiles
+    the engine, which takes some
+    seconds; after that it is loaded from Numba's cache.
 
     Raises:
         RulesError: no environments, no threads.
@@ -60,24 +69,34 @@ class BatchEnv:
             raise DealError(f"seed: expected an integer, got {seed!r}") from None
         self.game = game
         self.num_envs = int(num_envs)
-        self.threads = int(threads)
+        self.threads = min(int(threads), self.num_envs)
         self.layout = layout_of(game)
-        self._hand_table = hand_table(game.rules.deck, game.rules.tie_break)
-        self.observation = np.zeros((self.num_envs, self.layout.size), dtype=np.float32)
-        self.action_mask = np.zeros((self.num_envs, game.num_actions), dtype=np.int8)
-        self.seat = np.zeros(self.num_envs, dtype=np.int64)
-        self.reward = np.zeros((self.num_envs, game.num_players), dtype=np.float32)
-        self.done = np.zeros(self.num_envs, dtype=np.bool_)
-        self._rows = np.arange(self.num_envs)
-        self._next_index = [0] * self.num_envs
-        self._draws = [0] * self.num_envs
-        self._states: list[State] = []
+        n, size = game.num_players, self.num_envs
+        self.observation = np.zeros((size, self.layout.size), dtype=np.float32)
+        self.action_mask = np.zeros((size, game.num_actions), dtype=np.int8)
+        self.seat = np.zeros(size, dtype=np.int64)
+        self.reward = np.zeros((size, n), dtype=np.float32)
+        self.settled = np.zeros(size, dtype=np.bool_)
+        self.done = np.zeros(size, dtype=np.bool_)
+        self._tables = kernel.Tables.of(game)
+        self._batch = kernel.Batch(
+            head=np.zeros((size, kernel.NUM_HEAD), dtype=np.int32),
+            seats=np.zeros((size, n, kernel.NUM_SEAT), dtype=np.int16),
+            counters=np.zeros((size, 2), dtype=np.int64),
+            words=np.zeros((size, 4), dtype=np.uint64),
+            observation=self.observation,
+            action_mask=self.action_mask,
+            seat=self.seat,
+            reward=self.reward,
+            settled=self.settled,
+            done=self.done,
+        )
+        self._key = np.uint64(self.seed & _MASK64)
+        edges = [size * k // self.threads for k in range(self.threads + 1)]
+        self._parts = [(first, last, kernel.Scratch.new()) for first, last in pairwise(edges)]
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_owner = 0
         self.reset()
-
-    @property
-    def states(self) -> list[State]:
-        """The states behind the rows; treat them as read-only."""
-        return self._states
 
     def reset(
         self, hands: npt.ArrayLike | None = None, dealer: npt.ArrayLike | None = None
@@ -93,22 +112,21 @@ class BatchEnv:
             DealError: hands or dealers of the wrong shape or that cannot be
                 dealt; nothing has changed.
         """
-        given = None if hands is None else self._per_env("hands", hands, (self.game.num_players, 4))
-        dealers = None if dealer is None else self._per_env("dealer", dealer, ())
-        self._states = [
-            self.game.new_state(
-                self.seed,
-                None if given is None else given[i].tolist(),
-                None if dealers is None else dealers[i],
-                stream=i,
-                index=self._next_index[i],
-            )
-            for i in range(self.num_envs)
-        ]
-        self._next_index = [index + self.game.rounds for index in self._next_index]
-        self.reward[:] = 0.0
-        self.done[:] = False
-        self._observe()
+        n = self.game.num_players
+        given = np.empty((0, n, 4), dtype=np.int64)
+        dealers = np.empty(0, dtype=np.int64)
+        if hands is not None:
+            given = self._per_env("hands", hands, (n, 4))
+            self._check_hands(given)
+        if dealer is not None:
+            dealers = self._per_env("dealer", dealer, ())
+            wrong = np.flatnonzero((dealers < 0) | (dealers >= n))
+            if len(wrong):
+                raise DealError(
+                    f"dealer[{wrong[0]}]: expected a seat from 0 to {n - 1}, got"
+                    f" {dealers[wrong[0]]}"
+                )
+        self._run(kernel.begin, self._tables, self._batch, self._key, given, dealers)
 
     def step(self, actions: npt.ArrayLike) -> None:
         """Take one action in every environment.
@@ -127,26 +145,12 @@ class BatchEnv:
                 f"actions: expected integers of shape ({self.num_envs},), got {chosen.dtype} of"
                 f" shape {chosen.shape}"
             )
-        in_range = (chosen >= 0) & (chosen < self.game.num_actions)
-        legal = in_range & (self.action_mask[self._rows, np.where(in_range, chosen, 0)] == 1)
-        if not legal.all():
-            first = int(np.argmin(legal))
-            error = self._states[first].deal.illegal_action(int(chosen[first]))
-            raise IllegalActionError(f"environment {first}: {error}")
-        self.reward[:] = 0.0
-        self.done[:] = False
-        for i, action in enumerate(chosen.tolist()):
-            state = self._states[i]
-            state.apply(action)
-            if not state.deal.actions or state.is_terminal:
-                self.reward[i] = state.finished[-1].rewards
-                if state.is_terminal:
-                    self.done[i] = True
-                    self._states[i] = self.game.new_state(
-                        self.seed, stream=i, index=self._next_index[i]
-                    )
-                    self._next_index[i] += self.game.rounds
-        self._observe()
+        # One type for one compiled kernel; no copy where it is int64 already.
+        chosen = np.ascontiguousarray(chosen, dtype=np.int64)
+        wrong = kernel.first_illegal(self.action_mask, chosen)
+        if wrong >= 0:
+            raise self._illegal(int(wrong), chosen)
+        self._run(kernel.step, self._tables, self._batch, self._key, chosen)
 
     def sample_actions(self) -> npt.NDArray[np.int64]:
         """Return one uniformly random legal action for every environment, ``int64[N]``.
@@ -154,40 +158,32 @@ class BatchEnv:
         Drawn from each environment's own stream, so they depend on nothing else.
         """
         actions = np.empty(self.num_envs, dtype=np.int64)
-        for i, state in enumerate(self._states):
-            legal = state.legal_actions()
-            words = random_words(self.seed, i, self._draws[i], Purpose.ACTIONS)
-            actions[i] = legal[draw_below(len(legal), words)]
-            self._draws[i] += 1
+        self._run(kernel.sample, self._batch, self._key, actions)
         return actions
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of all environments in bytes; the shared tables come to some 50 KiB more."""
+        return sum(array.nbytes for array in self._batch)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on exactly, as plain JSON values."""
+        """Return everything needed to go on exactly: plain values and (copied) NumPy arrays."""
         return {
             "game": self.game.settings(),
             "num_envs": self.num_envs,
             "seed": self.seed,
-            "next_index": self._next_index[:],
-            "draws": self._draws[:],
-            "envs": [
-                {
-                    "index": state.index,
-                    "hands": state.given_hands,
-                    "dealer": state.given_dealer,
-                    "actions": [turn.action for turn in state.history],
-                }
-                for state in self._states
-            ],
-            "reward": self.reward.tolist(),
-            "done": self.done.tolist(),
+            **{name: getattr(self._batch, name).copy() for name in _SAVED},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken.
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken. Lists are as good as arrays.
 
         Raises:
-            ShuiyuError: it is of another game, seed or number of environments.
+            ShuiyuError: it is of another game, seed or number of environments,
+                or not a state at all; nothing has changed.
         """
+        if not isinstance(state, Mapping):
+            raise ShuiyuError(f"state_dict: expected a mapping, got {type(state).__name__}")
         for name, mine in (
             ("game", self.game.settings()),
             ("num_envs", self.num_envs),
@@ -195,37 +191,54 @@ class BatchEnv:
         ):
             if state.get(name) != mine:
                 raise ShuiyuError(f"state_dict: expected {name} {mine!r}, got {state.get(name)!r}")
-        states = []
-        for i, env in enumerate(state["envs"]):
-            restored = self.game.new_state(
-                self.seed, env["hands"], env["dealer"], stream=i, index=env["index"]
-            )
-            for action in env["actions"]:
-                restored.apply(int(action))
-            states.append(restored)
-        self._states = states
-        self._next_index = list(state["next_index"])
-        self._draws = list(state["draws"])
-        self.reward[:] = state["reward"]
-        self.done[:] = state["done"]
-        self._observe()
+        arrays = {}
+        for name in _SAVED:
+            target = getattr(self._batch, name)
+            array = np.asarray(state.get(name))
+            if array.shape != target.shape or array.dtype.kind not in "biuf":
+                raise ShuiyuError(
+                    f"state_dict: expected {name} of shape {target.shape}, got {array.dtype} of"
+                    f" shape {array.shape}"
+                )
+            arrays[name] = array
+        for name, array in arrays.items():
+            getattr(self._batch, name)[...] = array
+        self._run(kernel.observe, self._tables, self._batch)
 
-    def _observe(self) -> None:
-        """Write observation, mask and seat of every environment."""
-        views = []
-        flat: list[int] = []
-        for i, state in enumerate(self._states):
-            seat = state.deal.seat
-            views.append(state.view(seat))
-            self.seat[i] = seat
-            start = i * self.game.num_actions
-            flat += [start + action for action in state.deal.legal]
-        self.action_mask[:] = 0
-        self.action_mask.reshape(-1)[flat] = 1
-        batch = ViewBatch.from_views(views, self._hand_table)
-        self.layout.encode_many(batch, self._hand_table, out=self.observation)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Threads cannot be copied, and the arrays of a copy must be its own.
+        arguments = (self.game, self.num_envs, self.seed, self.threads)
+        return BatchEnv, arguments, self.state_dict()
 
-    def _per_env(self, name: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.load_state_dict(state)
+
+    def _run(self, function: Callable[..., None], *args: Any) -> None:
+        """Run a kernel over all environments, one part a thread."""
+        if self.threads == 1:
+            function(*self._parts[0], *args)
+            return
+        if self._pool is None or self._pool_owner != os.getpid():
+            # A forked child has its parent's pool, but none of its threads.
+            self._pool, self._pool_owner = ThreadPoolExecutor(self.threads - 1), os.getpid()
+        others = [self._pool.submit(function, *part, *args) for part in self._parts[1:]]
+        function(*self._parts[0], *args)
+        for other in others:
+            other.result()
+
+    def _check_hands(self, hands: npt.NDArray[np.int64]) -> None:
+        in_deck = np.isin(hands, self.game.rules.deck.cards).all(axis=(1, 2))
+        dealt = np.sort(hands.reshape(self.num_envs, -1), axis=1)
+        wrong = np.flatnonzero(~in_deck | (np.diff(dealt, axis=1) == 0).any(axis=1))
+        if len(wrong):
+            try:
+                self.game.new_state(0, hands[wrong[0]].tolist())
+            except ShuiyuError as error:
+                raise DealError(f"environment {wrong[0]}: {error}") from None
+
+    def _per_env(
+        self, name: str, value: npt.ArrayLike, shape: tuple[int, ...]
+    ) -> npt.NDArray[np.int64]:
         array = np.asarray(value)
         full = (self.num_envs, *shape)
         if array.shape not in (shape, full) or not np.issubdtype(array.dtype, np.integer):
@@ -233,4 +246,10 @@ class BatchEnv:
                 f"{name}: expected integers of shape {full} or {shape}, got {array.dtype} of"
                 f" shape {array.shape}"
             )
-        return np.broadcast_to(array, full)
+        return np.ascontiguousarray(np.broadcast_to(array, full), dtype=np.int64)
+
+    def _illegal(self, i: int, actions: npt.NDArray[np.int64]) -> IllegalActionError:
+        phase = Phase(self._batch.head[i, kernel.PHASE])
+        legal = np.flatnonzero(self.action_mask[i])
+        error = illegal_action(int(actions[i]), int(self.seat[i]), phase, legal.tolist())
+        return IllegalActionError(f"environment {i}: {error}")

@@ -92,16 +92,16 @@ class ContestTree:
         nodes: all nodes; the root, where the punter declares, is ``nodes[0]``.
         order: position of each declaration in the order in which contests are decided.
         exposes: the declarations that lay the punter's hand and split face up.
-        special_units: units won by the winner of a contest that specials decide
-            before declarations, by ``[dealer's Special][punter's Special]``
-            (0: not decided by specials); ``None`` if specials wait for the showdown.
+        special_payoffs: what a contest pays that specials decide before
+            declarations, by ``[dealer's Special][punter's Special]``; ``None``
+            where they decide nothing.
     """
 
     rules: RuleSet
     nodes: tuple[Node, ...]
     order: Mapping[Action, int]
     exposes: frozenset[Action]
-    special_units: tuple[tuple[int, ...], ...] | None
+    special_payoffs: tuple[tuple[Payoffs | None, ...], ...]
 
     @property
     def root(self) -> Node:
@@ -163,6 +163,13 @@ def _contests(rules: RuleSet) -> _Branch:
     }
 
 
+def _special_payoffs(rules: RuleSet, dealer: Special, punter: Special) -> Payoffs | None:
+    if rules.specials != "declared" or not (dealer or punter):
+        return None
+    units = max(_SPECIAL_UNITS[dealer], _SPECIAL_UNITS[punter])
+    return Payoffs(-units, 0, units, -units)
+
+
 @lru_cache(maxsize=256)
 def compile_tree(rules: RuleSet) -> ContestTree:
     """Compile a rule set (cached: equal rule sets share one tree)."""
@@ -184,16 +191,13 @@ def compile_tree(rules: RuleSet) -> ContestTree:
 
     contests = _contests(rules)
     add({Action[name]: contests[Action[name]] for name in rules.declarations}, ())
-    special_units = None
-    if rules.specials == "declared":
-        special_units = tuple(
-            tuple(max(_SPECIAL_UNITS[dealer], _SPECIAL_UNITS[punter]) for punter in Special)
-            for dealer in Special
-        )
     return ContestTree(
         rules=rules,
         nodes=tuple(nodes),
         order={action: i for i, action in enumerate(_ORDER)},
         exposes=_EXPOSES,
-        special_units=special_units,
+        special_payoffs=tuple(
+            tuple(_special_payoffs(rules, dealer, punter) for punter in Special)
+            for dealer in Special
+        ),
     )

@@ -15,7 +15,14 @@ which makes the draw exactly uniform (Lemire, "Fast random integer generation
 in an interval", 2019). A deal shuffles the deck's cards, ascending, from the
 front: for each ``i`` from 0 to ``4 * seats - 1``, position ``i`` is swapped with
 ``i + draw(size - i)``; seat ``s`` gets the positions ``4 s`` to ``4 s + 3``. A
-random dealer is ``draw(seats)``. ``VERSION`` changes if any of this does.
+random dealer is ``draw(seats)``.
+
+Random actions take one 32-bit word each, and skip none, so that the k-th is found
+without the others: the batched engine's ``sample_actions`` gives the k-th draw of
+an environment word ``k mod 8`` of block 0 of index ``k div 8``, and picks legal
+action ``(word * count) >> 32``; a match gives decision ``t`` of a game word ``t`` of
+the deal's index, with the rotation as stream, and inverts the policy's
+distribution at ``word / 2**32``. ``VERSION`` changes if any of this does.
 """
 
 from __future__ import annotations

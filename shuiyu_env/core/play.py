@@ -6,7 +6,7 @@ and what it pays is read from the compiled :class:`ContestTree`.
 
 from __future__ import annotations
 
-__all__ = ["NONE", "Deal", "Decided", "RewardMode", "Table"]
+__all__ = ["NONE", "Deal", "Decided", "RewardMode", "Table", "illegal_action"]
 
 import operator
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from shuiyu_env.core.actions import Action
 from shuiyu_env.core.contest import Phase, compile_tree
 from shuiyu_env.core.errors import IllegalActionError
-from shuiyu_env.core.hands import Hand, Outcome, compare, legal_splits, ranking, special_of
+from shuiyu_env.core.hands import Hand, compare, legal_splits, ranking, special_of
 from shuiyu_env.core.rules import RuleSet
 
 RewardMode = Literal["transfer", "drinks"]
@@ -37,11 +37,15 @@ class Decided(IntEnum):
     COMPARED = 3
 
 
+_BY_SPECIAL, _AGREED, _COMPARED = map(int, list(Decided)[1:])
+
+
 class Table:
     """What all deals of a game share: the rules, compiled for a number of seats."""
 
     __slots__ = (
         "actions",
+        "by_dealer",
         "declare_in_turn",
         "next_node",
         "nodes",
@@ -52,6 +56,7 @@ class Table:
         "reward",
         "rules",
         "seat_order",
+        "specials_declared",
         "stake_actions",
         "tree",
     )
@@ -63,12 +68,14 @@ class Table:
         self.tree = compile_tree(rules)
         self.nodes = self.tree.nodes
         self.phases = [int(node.phase) for node in self.nodes]
+        self.by_dealer = [node.phase.by_dealer for node in self.nodes]
         self.actions = [tuple(map(int, node.children)) for node in self.nodes]
         self.next_node = [
             {int(action): child for action, child in node.children.items()} for node in self.nodes
         ]
         self.ranking = ranking(rules.deck, rules.tie_break)
         self.declare_in_turn = rules.declare == "in_turn"
+        self.specials_declared = rules.specials == "declared"
         self.stake_actions = tuple(
             range(Action.STAKE_1, Action.STAKE_1 + rules.max_stake) if rules.max_stake > 1 else ()
         )
@@ -181,7 +188,7 @@ class Deal:
         if type(action) is not int:
             action = self._as_int(action)
         if action not in self.legal:
-            raise self.illegal_action(action)
+            raise illegal_action(action, self.seat, Phase(self.phase), self.legal)
         seat = self.seat
         self.actions.append(action)
         self.seats.append(seat)
@@ -222,7 +229,7 @@ class Deal:
             node = self.table.next_node[self._node[punter]][action]
             self._node[punter] = node
             if self.table.phases[node] == _OVER:
-                self.decided[punter] = 3 if self.table.nodes[node].compares else 2
+                self.decided[punter] = _COMPARED if self.table.nodes[node].compares else _AGREED
                 self._pos += 1
                 self._next_contest()
             else:
@@ -237,14 +244,13 @@ class Deal:
 
     def _settle_specials(self) -> None:
         punters: Sequence[int] = self.table.punters[self.dealer]
-        units = self.table.tree.special_units
-        if units is not None:
+        if self.table.specials_declared:
             specials = [special_of(hand) for hand in self.hands]
             if any(specials):
-                row = units[specials[self.dealer]]
+                payoffs = self.table.tree.special_payoffs[specials[self.dealer]]
                 for punter in punters:
-                    if row[specials[punter]]:
-                        self.decided[punter] = 1
+                    if payoffs[specials[punter]] is not None:
+                        self.decided[punter] = _BY_SPECIAL
                         self.exposed[punter] = bool(specials[punter])
                 self.exposed[self.dealer] = bool(specials[self.dealer])
                 punters = [punter for punter in punters if not self.decided[punter]]
@@ -278,7 +284,7 @@ class Deal:
 
     def _turn_to(self, punter: int, node: int) -> None:
         self.phase = phase = self.table.phases[node]
-        self.seat = punter if phase == _REPLY else self.dealer
+        self.seat = self.dealer if self.table.by_dealer[node] else punter
         if phase == _REARRANGE:
             self.legal = legal_splits(self.hands[self.dealer])
         else:
@@ -293,7 +299,7 @@ class Deal:
         self.seat = self.contest = NONE
         self.legal = ()
         for punter in table.punters[dealer]:
-            by_special = self.decided[punter] == 1
+            by_special = self.decided[punter] == _BY_SPECIAL
             leaf = table.nodes[self._node[punter]]
             if not by_special and not leaf.compares:
                 units = leaf.payoffs[0]  # type: ignore[index]
@@ -307,15 +313,13 @@ class Deal:
                     dealt = committed
                 outcome = compare(dealt, strengths(hands[punter], self.splits[punter]))
                 self.outcomes[punter] = int(outcome)
+                held = special_of(hands[dealer])
+                payoffs = leaf.payoffs
                 if by_special:
-                    special_units = table.tree.special_units
-                    assert special_units is not None
-                    units = special_units[special_of(hands[dealer])][special_of(hands[punter])]
-                    units *= outcome - Outcome.PUSH
+                    payoffs = table.tree.special_payoffs[held][special_of(hands[punter])]
                 else:
-                    assert leaf.payoffs is not None
-                    units = leaf.payoffs.of(outcome, special_of(hands[dealer]))
                     self.exposed[punter] = self.exposed[dealer] = True
+                units = payoffs.of(outcome, held)  # type: ignore[union-attr]
             units *= self.stakes[punter]
             # Adding keeps a reward of zero at +0.0.
             if table.reward == "transfer":
@@ -376,16 +380,18 @@ class Deal:
                 f"expected an action id (an integer), got {action!r}"
             ) from None
 
-    def illegal_action(self, action: int) -> IllegalActionError:
-        """Return the error for an action that is not legal now."""
-        if self.is_over:
-            return IllegalActionError(f"the deal is over: no action is legal, got {action}")
-        got = Action(action).name if action in list(Action) else "no action"
-        legal = ", ".join(f"{Action(a).name} ({a})" for a in self.legal)
-        return IllegalActionError(
-            f"illegal action {action} ({got}) for seat {self.seat} in phase"
-            f" {Phase(self.phase).name}; legal: {legal}"
-        )
+
+def illegal_action(
+    action: int, seat: int, phase: Phase, legal: Sequence[int]
+) -> IllegalActionError:
+    """Return the error for an action that is not legal."""
+    if phase == Phase.OVER:
+        return IllegalActionError(f"the deal is over: no action is legal, got {action}")
+    got = Action(action).name if action in list(Action) else "no action"
+    names = ", ".join(f"{Action(a).name} ({a})" for a in legal)
+    return IllegalActionError(
+        f"illegal action {action} ({got}) for seat {seat} in phase {phase.name}; legal: {names}"
+    )
 
 
 _COPIED = (

@@ -11,7 +11,7 @@ __all__ = ["View", "view_of"]
 from dataclasses import dataclass
 
 from shuiyu_env.core.contest import Phase
-from shuiyu_env.core.hands import Hand, legal_splits
+from shuiyu_env.core.hands import Hand
 from shuiyu_env.core.play import NONE, Deal, Table
 
 _STAKE, _DECLARE, _OVER = int(Phase.STAKE), int(Phase.DECLARE), int(Phase.OVER)
@@ -26,7 +26,7 @@ class View:
 
     Attributes:
         table: the game's shared data (rules, strengths, tree).
-        seat: whose view it is; ``None`` for the whole table, all cards open.
+        seat: whose view it is; ``None`` for the whole table, all dealt cards open.
         dealer: the dealer's seat.
         phase: an integer of :class:`~shuiyu_env.core.contest.Phase`.
         to_act: the seat to act, -1 when the deal is over.
@@ -62,12 +62,6 @@ class View:
     outcomes: list[int]
     rewards: list[float]
 
-    @property
-    def own_splits(self) -> tuple[int, ...]:
-        """The splits the viewer's own hand may be laid in; none before the cards are dealt."""
-        hand = None if self.seat is None else self.hands[self.seat]
-        return () if hand is None else legal_splits(hand)
-
 
 def view_of(deal: Deal, seat: int | None) -> View:
     """Return what ``seat`` may see now, or with ``None`` the whole table.
@@ -77,7 +71,7 @@ def view_of(deal: Deal, seat: int | None) -> View:
     phase = deal.phase
     exposed = deal.exposed
     if seat is None:
-        hands: list[Hand | None] = list(deal.hands)
+        hands: list[Hand | None] = [None] * len(exposed) if phase == _STAKE else list(deal.hands)
         splits = deal.splits[:]
         declarations = deal.declarations[:]
         force_splits = deal.force_splits[:]

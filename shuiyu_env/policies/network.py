@@ -236,13 +236,12 @@ class ActorCritic(nn.Module):
         Args:
             observation: ``float32[B, D]``.
         """
-        hidden = self.body(self.features(observation))
-        return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
+        return self.heads(self.features(observation))
 
-    def act(self, observation: Tensor, mask: Tensor) -> tuple[MaskedCategorical, Tensor]:
-        """Return the distribution over legal actions and the values ``[B]``."""
-        logits, value = self(observation)
-        return MaskedCategorical(logits, mask), value
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits ``[B, A]`` and values ``[B]`` from features ``[B, num_features]``."""
+        hidden = self.body(features)
+        return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
 
     @property
     def device(self) -> torch.device:
