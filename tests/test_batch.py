@@ -350,6 +350,47 @@ def test_state_dict_of_another_batch_is_refused() -> None:
             np.testing.assert_array_equal(getattr(env, array_name), array)
 
 
+def edited(saved: dict[str, Any], name: str, column: Any, value: float) -> dict[str, Any]:
+    changed = saved[name].astype(np.asarray(value).dtype)
+    changed[column] = value
+    return saved | {name: changed}
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "message"),
+    [
+        ("head", (0, kernel.PHASE), 10**8, "expected 1 to 5"),
+        ("head", (1, kernel.SEAT), -1, "expected 0 to 1"),
+        ("head", (0, 0), np.nan, "expected head of shape"),
+        ("seats", ..., 99, "expected"),
+        ("seats", (0, 0, 0), -2, "expected -1 to 2"),
+        ("counters", (0, 0), -1, "expected 0 or more"),
+    ],
+)
+def test_edited_state_dict_is_refused(name: str, column: Any, value: float, message: str) -> None:
+    env = BatchEnv(Game(2), 2, seed=3)
+    before = snapshot(env)
+    with pytest.raises(ShuiyuError, match=message):
+        env.load_state_dict(edited(env.state_dict(), name, column, value))
+    for array_name, array in before.items():
+        np.testing.assert_array_equal(getattr(env, array_name), array)
+
+
+def test_what_is_legal_does_not_depend_on_the_users_arrays() -> None:
+    env, other = BatchEnv(Game(2), 3, seed=1), BatchEnv(Game(2), 3, seed=1)
+    env.action_mask[:] = 1
+    env.seat[:] = 77
+    with pytest.raises(IllegalActionError, match=r"environment 2: .* seat 0 .*SPLIT_2"):
+        env.step([0, 0, 8])
+    env.action_mask[:] = 0
+    actions = env.sample_actions()
+    np.testing.assert_array_equal(actions, other.sample_actions())
+    env.step(actions)
+    other.step(actions)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(env, name), getattr(other, name))
+
+
 @pytest.mark.parametrize("damage", [None, [1, 2], "text"])
 def test_damaged_state_dict_is_refused(damage: object) -> None:
     env = BatchEnv(Game(2), 2, seed=3)
@@ -395,6 +436,10 @@ def test_actions_of_any_integer_type(dtype: type) -> None:
 def test_bad_construction(kwargs: dict[str, Any]) -> None:
     with pytest.raises(RulesError, match="expected a whole number of 1 or more"):
         BatchEnv(Game(2), seed=0, **kwargs)
+    with pytest.raises(RulesError, match="expected a Game"):
+        BatchEnv("nanning", 2, 0)  # type: ignore[arg-type]
+    with pytest.raises(DealError, match="seed"):
+        BatchEnv(Game(2), 1, seed=True)
     with pytest.raises(RulesError, match="threads"):
         BatchEnv(Game(2), 1, seed=0, threads=0)
     with pytest.raises(DealError, match="seed"):
@@ -427,6 +472,18 @@ def test_bad_hands_and_dealers(kwargs: dict[str, Any], message: str) -> None:
 def test_memory_of_an_environment_heads_up_is_below_4_kib() -> None:
     env = BatchEnv(Game(2), 8, seed=0)
     assert env.nbytes / 8 < 4096
+
+
+def test_engine_runs_where_nothing_can_be_cached() -> None:
+    code = (
+        "from numba.core import caching\n"
+        "caching.CacheImpl._locator_classes = []\n"
+        "from shuiyu_env.batch import kernel\n"
+        "legal = kernel.np.array([1, 2], dtype='uint32')\n"
+        "assert kernel.first_illegal(legal, kernel.np.array([0, 0])) == 1\n"
+        "assert not kernel.first_illegal.stats.cache_path\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_compiles_nothing_and_the_second_start_loads_from_the_cache() -> None:

@@ -60,13 +60,14 @@ class BatchEnv:
     """
 
     def __init__(self, game: Game, num_envs: int, seed: int, threads: int = 1) -> None:
+        if not isinstance(game, Game):
+            raise RulesError(f"game: expected a Game, such as Game(2, 'nanning'), got {game!r}")
         for name, value in (("num_envs", num_envs), ("threads", threads)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise RulesError(f"{name}: expected a whole number of 1 or more, got {value!r}")
-        try:
-            self.seed = operator.index(seed)
-        except TypeError:
-            raise DealError(f"seed: expected an integer, got {seed!r}") from None
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise DealError(f"seed: expected an integer, got {seed!r}")
+        self.seed = operator.index(seed)
         self.game = game
         self.num_envs = int(num_envs)
         self.threads = min(int(threads), self.num_envs)
@@ -83,7 +84,8 @@ class BatchEnv:
             head=np.zeros((size, kernel.NUM_HEAD), dtype=np.int32),
             seats=np.zeros((size, n, kernel.NUM_SEAT), dtype=np.int16),
             counters=np.zeros((size, 2), dtype=np.int64),
-            words=np.zeros((size, 4), dtype=np.uint64),
+            words=np.zeros((size, 4), dtype=np.int64),
+            legal=np.zeros(size, dtype=np.uint32),
             observation=self.observation,
             action_mask=self.action_mask,
             seat=self.seat,
@@ -139,7 +141,7 @@ class BatchEnv:
                 message names environment, seat, phase and legal actions);
                 nothing has changed.
         """
-        chosen = np.asarray(actions)
+        chosen = _as_array(actions, "actions")
         if chosen.shape != (self.num_envs,) or not np.issubdtype(chosen.dtype, np.integer):
             raise IllegalActionError(
                 f"actions: expected integers of shape ({self.num_envs},), got {chosen.dtype} of"
@@ -147,7 +149,7 @@ class BatchEnv:
             )
         # One type for one compiled kernel; no copy where it is int64 already.
         chosen = np.ascontiguousarray(chosen, dtype=np.int64)
-        wrong = kernel.first_illegal(self.action_mask, chosen)
+        wrong = kernel.first_illegal(self._batch.legal, chosen)
         if wrong >= 0:
             raise self._illegal(int(wrong), chosen)
         self._run(kernel.step, self._tables, self._batch, self._key, chosen)
@@ -194,13 +196,17 @@ class BatchEnv:
         arrays = {}
         for name in _SAVED:
             target = getattr(self._batch, name)
-            array = np.asarray(state.get(name))
-            if array.shape != target.shape or array.dtype.kind not in "biuf":
+            array = _as_array(state.get(name), "state_dict: " + name)
+            kinds = "biuf" if name == "reward" else "biu"
+            if array.shape != target.shape or array.dtype.kind not in kinds:
                 raise ShuiyuError(
                     f"state_dict: expected {name} of shape {target.shape}, got {array.dtype} of"
                     f" shape {array.shape}"
                 )
             arrays[name] = array
+        fault = kernel.check_ranges(arrays, self._tables)
+        if fault is not None:
+            raise ShuiyuError(f"state_dict: {fault}")
         for name, array in arrays.items():
             getattr(self._batch, name)[...] = array
         self._run(kernel.observe, self._tables, self._batch)
@@ -239,7 +245,7 @@ class BatchEnv:
     def _per_env(
         self, name: str, value: npt.ArrayLike, shape: tuple[int, ...]
     ) -> npt.NDArray[np.int64]:
-        array = np.asarray(value)
+        array = _as_array(value, name)
         full = (self.num_envs, *shape)
         if array.shape not in (shape, full) or not np.issubdtype(array.dtype, np.integer):
             raise DealError(
@@ -250,6 +256,14 @@ class BatchEnv:
 
     def _illegal(self, i: int, actions: npt.NDArray[np.int64]) -> IllegalActionError:
         phase = Phase(self._batch.head[i, kernel.PHASE])
-        legal = np.flatnonzero(self.action_mask[i])
-        error = illegal_action(int(actions[i]), int(self.seat[i]), phase, legal.tolist())
+        legal = [a for a in range(self.game.num_actions) if self._batch.legal[i] >> a & 1]
+        error = illegal_action(int(actions[i]), int(self._batch.head[i, kernel.SEAT]), phase, legal)
         return IllegalActionError(f"environment {i}: {error}")
+
+
+def _as_array(value: npt.ArrayLike | None, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError):
+        # Rows of different lengths, say.
+        raise DealError(f"{name}: expected an array of integers, got {value!r}") from None

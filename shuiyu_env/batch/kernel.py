@@ -7,7 +7,9 @@ is the flow of a deal (:mod:`shuiyu_env.core.play`), what a seat may see
 (:mod:`shuiyu_env.core.deals`); tests hold each equal to its original.
 
 Kernels release the GIL and work on a range of environments, so threads can
-share a batch. They are compiled on first use and cached on disk.
+share a batch. They are compiled on first use and cached on disk, where Numba
+notices changes of this file, but not of the constants that it takes from
+others: whoever changes those in a checkout removes the cached files.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ __all__ = [
     "NUM_HEAD",
     "NUM_SEAT",
     "PHASE",
+    "SEAT",
     "Batch",
     "Scratch",
     "Tables",
     "begin",
+    "check_ranges",
     "first_illegal",
     "hands_of",
     "observe",
@@ -27,6 +31,7 @@ __all__ = [
     "step",
 ]
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -48,7 +53,16 @@ from shuiyu_env.tables import OUTCOMES, contest_tables, group_tables
 # would cost several times what the game does (measured: 0.45 us a step, against 0.1 us).
 _OPTIONS: dict[str, Any] = {"_nrt": False}
 _inline = njit(inline="always", **_OPTIONS)
-_kernel = njit(cache=True, nogil=True, **_OPTIONS)
+
+
+def _kernel(function: Callable[..., Any]) -> Any:
+    """Compile on first use, and keep the result on disk if there is a folder to keep it in."""
+    try:
+        return njit(cache=True, nogil=True, **_OPTIONS)(function)
+    except RuntimeError:
+        # Neither the package's folder nor the user's cache can be written.
+        return njit(nogil=True, **_OPTIONS)(function)
+
 
 _STAKE, _ARRANGE, _DECLARE, _CALL, _REPLY, _REARRANGE, _OVER = map(int, Phase)
 _BY_SPECIAL = int(Decided.BY_SPECIAL)
@@ -75,12 +89,14 @@ class Tables(NamedTuple):
     scaled: npt.NDArray[np.float32]  #: strengths as observations have them
     # Of shuiyu_env.tables.GroupTables:
     special: npt.NDArray[np.int8]
-    legal_splits: npt.NDArray[np.bool_]
     laid: npt.NDArray[np.int8]
     places: npt.NDArray[np.int8]
     strengths: npt.NDArray[np.int16]
     # Of shuiyu_env.tables.ContestTables:
     next_node: npt.NDArray[np.int8]
+    node_legal: npt.NDArray[np.uint32]  #: legal actions of a node, one bit an action
+    split_legal: npt.NDArray[np.uint32]  #: those of arranging a hand, by special status
+    stake_legal: np.uint32
     phase: npt.NDArray[np.int8]
     compares: npt.NDArray[np.bool_]
     payoffs: npt.NDArray[np.int8]
@@ -111,11 +127,13 @@ class Tables(NamedTuple):
             # Divided in double, then rounded: the same numbers as the encoder's.
             scaled=(np.arange(max_strength + 1) / max_strength).astype(np.float32),
             special=groups.special,
-            legal_splits=groups.legal_splits,
             laid=groups.laid,
             places=groups.places,
             strengths=groups.strengths,
             next_node=contests.next_node,
+            node_legal=_as_bits(contests.next_node >= 0),
+            split_legal=_as_bits(groups.legal_splits),
+            stake_legal=_as_bits(np.arange(game.num_actions) >= _STAKE_1),
             phase=contests.phase,
             compares=contests.compares,
             payoffs=contests.payoffs,
@@ -128,13 +146,21 @@ class Tables(NamedTuple):
         )
 
 
+def _as_bits(flags: npt.NDArray[np.bool_]) -> Any:
+    """Return ``uint32[...]`` with bit k set where ``flags[..., k]`` is."""
+    weights = np.uint32(1) << np.arange(flags.shape[-1], dtype=np.uint32)
+    return (flags * weights).sum(axis=-1, dtype=np.uint32)
+
+
 class Batch(NamedTuple):
     """What changes: one row an environment."""
 
     head: npt.NDArray[np.int32]  #: [N, NUM_HEAD]
     seats: npt.NDArray[np.int16]  #: [N, num_players, NUM_SEAT]
     counters: npt.NDArray[np.int64]  #: [N, 2]: next deal's index, actions drawn so far
-    words: npt.NDArray[np.uint64]  #: [N, 4]: the block that sampled actions are drawn from
+    words: npt.NDArray[np.int64]  #: [N, 4]: the block that sampled actions are drawn from
+    # The engine's own record of what the seat to act may do, and what a user may write to.
+    legal: npt.NDArray[np.uint32]  #: [N], one bit an action
     observation: npt.NDArray[np.float32]
     action_mask: npt.NDArray[np.int8]
     seat: npt.NDArray[np.int64]
@@ -156,7 +182,7 @@ class Scratch(NamedTuple):
 
 
 # Columns of Batch.head: the episode, then the deal being played.
-(_FIRST_DEALER, _FINISHED, _DEALS, PHASE, _SEAT, _CONTEST, _POS, _LENGTH, NUM_HEAD) = range(9)
+(_FIRST_DEALER, _FINISHED, _DEALS, PHASE, SEAT, _CONTEST, _POS, _LENGTH, NUM_HEAD) = range(9)
 # Columns of Batch.seats. A row of _QUEUE is a place in the order of play, not a seat.
 (_SPLIT, _STAKES, _DECLARED, _CALLED, _REPLIED, _FORCED, _DECIDED, _EXPOSED, _NODE, _QUEUE) = range(
     10
@@ -167,6 +193,46 @@ _STRENGTH = _CARD + HAND_SIZE
 NUM_SEAT = _STRENGTH + 2 * NUM_SPLITS
 # Columns of Batch.counters.
 NEXT_INDEX, DRAWN = 0, 1
+
+
+def check_ranges(saved: Mapping[str, npt.NDArray[Any]], tables: Tables) -> str | None:
+    """Return what lies outside the ranges that the kernels count on, or ``None``.
+
+    Anything within them may be unreachable in play, but is never out of bounds.
+    """
+    n, nodes = tables.num_players, len(tables.phase)
+    num_actions = tables.next_node.shape[1]
+    head = {
+        _FIRST_DEALER: (0, n - 1),
+        _FINISHED: (0, tables.rounds - 1),
+        _DEALS: (0, n - 1),
+        PHASE: (_STAKE if tables.max_stake > 1 else _ARRANGE, _OVER - 1),
+        SEAT: (0, n - 1),
+        _CONTEST: (NONE, n - 1),
+        _POS: (0, n - 1),
+        _LENGTH: (1, n),
+    }
+    seats = {
+        _SPLIT: (NONE, NUM_SPLITS - 1),
+        _STAKES: (NONE, tables.max_stake),
+        _DECLARED: (NONE, num_actions - 1),
+        _CALLED: (NONE, num_actions - 1),
+        _REPLIED: (NONE, num_actions - 1),
+        _FORCED: (NONE, NUM_SPLITS - 1),
+        _DECIDED: (0, _COMPARED),
+        _EXPOSED: (0, 1),
+        _NODE: (0, nodes - 1),
+        _QUEUE: (0, n - 1),
+        _SPECIAL: (0, len(tables.special_payoffs) - 1),
+    }
+    seats |= {_CARD + k: (0, NUM_CARDS - 1) for k in range(HAND_SIZE)}
+    seats |= {_STRENGTH + k: (0, len(tables.scaled) - 1) for k in range(2 * NUM_SPLITS)}
+    for name, limits in (("head", head), ("seats", seats)):
+        for column, (low, high) in limits.items():
+            values = saved[name][..., column]
+            if values.min() < low or values.max() > high:
+                return f"{name}[..., {column}]: expected {low} to {high}"
+    return "counters: expected 0 or more" if saved["counters"].min() < 0 else None
 
 
 def hands_of(batch: Batch) -> npt.NDArray[np.int16]:
@@ -197,7 +263,31 @@ def _product_high_word(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
+def _bit_count(typing_context: Any, bits: Any) -> Any:
+    """Return how many bits of a 32-bit integer are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.zext(builder.ctpop(args[0]), context.get_value_type(types.int64))
+
+    return types.int64(types.uint32), generate
+
+
+def _lowest_bit(typing_context: Any, bits: Any) -> Any:
+    """Return the position of the lowest bit set in a 32-bit integer; 32 if there is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        from llvmlite import ir
+
+        defined_for_zero = ir.Constant(ir.IntType(1), 0)
+        place = builder.cttz(args[0], defined_for_zero)
+        return builder.zext(place, context.get_value_type(types.int64))
+
+    return types.int64(types.uint32), generate
+
+
 _high_word: Any = intrinsic(_product_high_word)
+_popcount: Any = intrinsic(_bit_count)
+_trailing_zeros: Any = intrinsic(_lowest_bit)
 
 
 @_inline
@@ -316,7 +406,7 @@ def _begin_deal(i, tables, batch):  # type: ignore[no-untyped-def]
         head[_LENGTH] = n - 1
         for k in range(n - 1):
             seats[k, _QUEUE] = (head[_DEALS] + 1 + k) % n
-        head[_SEAT] = seats[0, _QUEUE]
+        head[SEAT] = seats[0, _QUEUE]
     else:
         _begin_arranging(i, tables, batch)
 
@@ -328,7 +418,7 @@ def _begin_arranging(i, tables, batch):  # type: ignore[no-untyped-def]
     head[_POS] = 0
     head[_LENGTH] = tables.num_players
     seat = head[_DEALS]
-    head[_SEAT] = seat
+    head[SEAT] = seat
     for k in range(tables.num_players):
         seats[k, _QUEUE] = seat
         seat += 1
@@ -359,7 +449,7 @@ def _settle_specials(i, tables, batch):  # type: ignore[no-untyped-def]
     head[PHASE] = _DECLARE
     head[_POS] = 0
     head[_LENGTH] = length
-    head[_SEAT] = seats[0, _QUEUE]
+    head[SEAT] = seats[0, _QUEUE]
     return False
 
 
@@ -399,7 +489,7 @@ def _next_contest(i, tables, batch):  # type: ignore[no-untyped-def]
 @_inline
 def _turn_to(head, punter, node, tables):  # type: ignore[no-untyped-def]
     head[PHASE] = tables.phase[node]
-    head[_SEAT] = head[_DEALS] if tables.by_dealer[node] else punter
+    head[SEAT] = head[_DEALS] if tables.by_dealer[node] else punter
 
 
 @_inline
@@ -424,7 +514,7 @@ def _apply(i, action, tables, batch):  # type: ignore[no-untyped-def]
         row[_DECIDED] = _COMPARED if tables.compares[node] else _AGREED
         head[_POS] += 1
         return _next_contest(i, tables, batch)
-    row = seats[head[_SEAT]]
+    row = seats[head[SEAT]]
     if phase == _ARRANGE:
         row[_SPLIT] = action
     elif phase == _DECLARE:
@@ -436,7 +526,7 @@ def _apply(i, action, tables, batch):  # type: ignore[no-untyped-def]
         row[_STAKES] = action - _STAKE_1 + 1
     head[_POS] += 1
     if head[_POS] < head[_LENGTH]:
-        head[_SEAT] = seats[head[_POS], _QUEUE]
+        head[SEAT] = seats[head[_POS], _QUEUE]
         return False
     if phase == _ARRANGE:
         return _settle_specials(i, tables, batch)
@@ -491,21 +581,20 @@ def _observe(i, tables, batch):  # type: ignore[no-untyped-def]
     head, seats = batch.head[i], batch.seats[i]
     out, mask, at = batch.observation[i], batch.action_mask[i], tables.at
     n = tables.num_players
-    me, dealer, phase, contest = head[_SEAT], head[_DEALS], head[PHASE], head[_CONTEST]
+    me, dealer, phase, contest = head[SEAT], head[_DEALS], head[PHASE], head[_CONTEST]
     own = seats[me]
     dealing = me == dealer
     batch.seat[i] = me
 
-    mask[:] = 0
     if phase in (_ARRANGE, _REARRANGE):
-        for split in range(NUM_SPLITS):
-            mask[split] = tables.legal_splits[own[_SPECIAL], split]
+        legal = tables.split_legal[own[_SPECIAL]]
     elif phase == _STAKE:
-        mask[_STAKE_1:] = 1
+        legal = tables.stake_legal
     else:
-        node = 0 if phase == _DECLARE else seats[contest, _NODE]
-        for action in range(_STAKE_1):
-            mask[action] = tables.next_node[node, action] >= 0
+        legal = tables.node_legal[0 if phase == _DECLARE else seats[contest, _NODE]]
+    batch.legal[i] = legal
+    for action in range(len(mask)):
+        mask[action] = (legal >> np.uint32(action)) & np.uint32(1)
 
     out[:] = 0.0
     out[phase] = 1.0
@@ -612,11 +701,11 @@ def observe(first, last, scratch, tables, batch):  # type: ignore[no-untyped-def
 
 
 @_kernel
-def first_illegal(action_mask, actions):  # type: ignore[no-untyped-def]
+def first_illegal(legal, actions):  # type: ignore[no-untyped-def]
     """Return the first environment whose action is not legal, or -1."""
     for i in range(len(actions)):
         action = actions[i]
-        if action < 0 or action >= action_mask.shape[1] or action_mask[i, action] == 0:
+        if action < 0 or action > 31 or not (legal[i] >> np.uint32(action)) & np.uint32(1):
             return i
     return -1
 
@@ -625,29 +714,20 @@ def first_illegal(action_mask, actions):  # type: ignore[no-untyped-def]
 def sample(first, last, scratch, batch, seed, actions):  # type: ignore[no-untyped-def]
     """Draw a random legal action for environments ``first`` to ``last - 1``.
 
-    The k-th draw of environment i reads 32-bit word ``k mod 8`` of block 0 of
-    "deal" ``k div 8`` for purpose ``ACTIONS`` of stream i, and takes legal
-    action ``(word * count) >> 32``: every draw uses one word, so that no count
-    of skipped ones is needed; no action is off by more than 2**-27.
+    How is specified in :mod:`shuiyu_env.core.deals`.
     """
     for i in range(first, last):
-        mask, words = batch.action_mask[i], batch.words[i]
-        count = 0
-        for action in range(len(mask)):
-            count += mask[action]
+        words = batch.words[i]
         drawn = batch.counters[i, DRAWN]
         batch.counters[i, DRAWN] = drawn + 1
         at = drawn % _WORDS
         if at == 0:
-            words[0], words[1], words[2], words[3] = _block(
-                0, drawn // _WORDS, _ACTIONS, seed, np.uint64(i)
-            )
-        word = words[at // 2]
+            w0, w1, w2, w3 = _block(0, drawn // _WORDS, _ACTIONS, seed, np.uint64(i))
+            words[0], words[1] = np.int64(w0), np.int64(w1)
+            words[2], words[3] = np.int64(w2), np.int64(w3)
+        word = np.uint64(words[at // 2])
         word = (word >> _32) if at % 2 else (word & _LOW)
-        left = np.int64((word * np.uint64(count)) >> _32)
-        for action in range(len(mask)):
-            if mask[action]:
-                if left == 0:
-                    actions[i] = action
-                    break
-                left -= 1
+        left = batch.legal[i]
+        for _ in range(np.int64((word * np.uint64(_popcount(left))) >> _32)):
+            left &= left - np.uint32(1)  # drops the lowest
+        actions[i] = _trailing_zeros(left)
