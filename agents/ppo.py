@@ -65,7 +65,7 @@ class PPOConfig:
         ConfigError: a value out of range.
     """
 
-    total_steps: int = 4_000_000
+    total_steps: int = 8_000_000
     num_envs: int = 512
     window: int = 32
     epochs: int = 3

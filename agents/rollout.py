@@ -9,7 +9,7 @@ never with a later deal's, which no decision of this one can change.
 
 from __future__ import annotations
 
-__all__ = ["Batch", "Rollout", "longest_deal", "seat_advantages", "starts_deal"]
+__all__ = ["Batch", "Rollout", "longest_deal", "seat_advantages"]
 
 import time
 from dataclasses import dataclass, fields
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from shuiyu_env.core.contest import ContestTree, Phase
+from shuiyu_env.core.contest import ContestTree
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import Layout
 from shuiyu_env.policies.network import ActorCritic, MaskedCategorical
@@ -36,7 +36,7 @@ class Environments(Protocol):
     action_mask: npt.NDArray[np.int8]
     seat: npt.NDArray[np.int64]
     reward: npt.NDArray[np.float32]
-    done: npt.NDArray[np.bool_]
+    settled: npt.NDArray[np.bool_]
 
     def step(self, actions: npt.ArrayLike) -> None:
         """Take one action in every environment."""
@@ -87,18 +87,6 @@ def _height(tree: ContestTree, node: int) -> int:
     """Return the number of decisions on the longest way from a node to a leaf."""
     children = set(tree.nodes[node].children.values())
     return 1 + max(_height(tree, child) for child in children) if children else 0
-
-
-def starts_deal(layout: Layout, observation: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Return ``bool[N]``: whether an observation of a seat to act is the first of a deal."""
-    view = layout.views(observation)
-    stakes = view["seats.stake"]
-    if stakes.shape[-1]:
-        first = (view["phase"][:, Phase.STAKE] != 0) & (stakes == 0).all(axis=(-1, -2))
-    else:
-        # The dealer arranges before the others.
-        first = (view["phase"][:, Phase.ARRANGE] != 0) & (view["role"][:, 0] != 0)
-    return np.asarray(first, dtype=np.bool_)
 
 
 def seat_advantages(
@@ -222,7 +210,7 @@ class Rollout:
         observation = torch.from_numpy(env.observation)
         mask = torch.from_numpy(env.action_mask)
         seat = torch.from_numpy(env.seat)
-        reward = torch.from_numpy(env.reward)
+        reward, settled = torch.from_numpy(env.reward), torch.from_numpy(env.settled)
         clock = time.perf_counter
         for t in range(self.carried, self.carried + self.window):
             began = clock()
@@ -238,10 +226,9 @@ class Rollout:
             chosen = action.cpu().numpy()
             acted = clock()
             env.step(chosen)
-            settled = env.done | starts_deal(env.layout, env.observation)
             self.environment_seconds += clock() - acted
             steps.reward[t] = reward
-            steps.settled[t] = torch.from_numpy(settled)
+            steps.settled[t] = settled
             self.network_seconds += acted - began
         steps.pending[self.carried :] = True
         batch = self._take_settled(gae_lambda)

@@ -49,6 +49,9 @@ LAYOUT_VERSION = 1
 CALLS: tuple[Action, ...] = tuple(Action(a) for a in range(Action.KILL, Action.REFUSE + 1))
 REPLIES: tuple[Action, ...] = tuple(Action(a) for a in range(Action.BELIEVE, Action.CONCEDE + 1))
 
+# The sizes that an action space can have.
+_ACTION_SPACES = tuple(num_actions(stake) for stake in range(1, MAX_STAKE + 1))
+
 _FIRST_DECLARATION = int(Action.OPEN)
 _FIRST_CALL = int(CALLS[0])
 _FIRST_REPLY = int(REPLIES[0])
@@ -174,6 +177,9 @@ class Layout:
         num_players: seats, 2 to 13.
         num_actions: size of the action space, which says whether there are stakes.
 
+    Raises:
+        ShuiyuError: no game has so many seats or actions.
+
     Attributes:
         fields: the declared fields, in order.
         size: D, the length of the vector.
@@ -181,6 +187,11 @@ class Layout:
     """
 
     def __init__(self, num_players: int, num_actions: int) -> None:
+        if not 2 <= num_players <= MAX_SEATS or num_actions not in _ACTION_SPACES:
+            raise ShuiyuError(
+                f"expected 2 to {MAX_SEATS} seats and {', '.join(map(str, _ACTION_SPACES))}"
+                f" actions, got {num_players} seats and {num_actions} actions"
+            )
         self.num_players = num_players
         self.num_actions = num_actions
         self.fields = _declare(num_actions - NUM_BASE_ACTIONS)
@@ -236,10 +247,11 @@ class Layout:
         Raises:
             ShuiyuError: the last dimension is not D.
         """
-        if vector.ndim == 0 or vector.shape[-1] != self.size:
+        shape = getattr(vector, "shape", ())
+        if not isinstance(vector, np.ndarray) or shape[-1:] != (self.size,):
             raise ShuiyuError(
                 f"expected an array [..., {self.size}] for {self.num_players} seats and"
-                f" {self.num_actions} actions, got shape {vector.shape}"
+                f" {self.num_actions} actions, got {type(vector).__name__} of shape {shape}"
             )
         lead = vector.shape[:-1]
         seats = vector[..., self.seats_start :]
@@ -500,8 +512,7 @@ def infer_layout(observation_size: int, action_size: int) -> Layout:
     Raises:
         ShuiyuError: no game has them.
     """
-    sizes = {num_actions(stake) for stake in range(1, MAX_STAKE + 1)}
-    if action_size in sizes:
+    if action_size in _ACTION_SPACES:
         for num_players in range(2, MAX_SEATS + 1):
             layout = _layout(num_players, action_size)
             if layout.size == observation_size:

@@ -116,8 +116,8 @@ from __future__ import annotations
 
 __all__ = ["env", "raw_env"]
 
+import inspect
 import operator
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -144,12 +144,12 @@ IllegalAction = Literal["raise", "terminate"]
 RenderMode = Literal["ansi", "rgb_array", "human"]
 
 
-def env(**kwargs: Any) -> OrderEnforcingWrapper:
+def env(*args: Any, **kwargs: Any) -> OrderEnforcingWrapper:
     """Return the environment, guarded against calls in the wrong order.
 
     Arguments are those of :class:`raw_env`.
     """
-    return _OrderEnforcing(raw_env(**kwargs))
+    return _OrderEnforcing(raw_env(*args, **kwargs))
 
 
 class _OrderEnforcing(OrderEnforcingWrapper):  # type: ignore[misc]
@@ -158,6 +158,15 @@ class _OrderEnforcing(OrderEnforcingWrapper):  # type: ignore[misc]
     The wrapper finds each attribute of the environment through two fallbacks, and
     looks up five for one ``last()``: more work than the game itself.
     """
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        had_reset: bool = self._has_reset  # type: ignore[has-type]
+        try:
+            super().reset(seed=seed, options=options)
+        except ShuiyuError:
+            # Nothing has begun, so the order of calls is still to be watched.
+            self._has_reset = had_reset
+            raise
 
     # Before reset() the wrapper knows what to say.
 
@@ -249,11 +258,11 @@ class raw_env(AECEnv):  # type: ignore[misc] # noqa: N801 (PettingZoo's name)
         self._seats = {agent: seat for seat, agent in enumerate(self.possible_agents)}
         self.observation_spaces = {
             agent: spaces.Dict(
-                # A plain dict would be sorted by key.
-                OrderedDict(
-                    observation=spaces.Box(0.0, 1.0, (size,), np.float32),
-                    action_mask=spaces.Box(0, 1, (num_actions,), np.int8),
-                )
+                # A plain dict would be sorted by key, before Gymnasium 1.1 any mapping.
+                [
+                    ("observation", spaces.Box(0.0, 1.0, (size,), np.float32)),
+                    ("action_mask", spaces.Box(0, 1, (num_actions,), np.int8)),
+                ]
             )
             for agent in self.possible_agents
         }
@@ -363,13 +372,18 @@ class raw_env(AECEnv):  # type: ignore[misc] # noqa: N801 (PettingZoo's name)
             mask[list(legal)] = 1
             self._masks[legal] = mask
         return {
-            "observation": self._layout.encode(view_of(deal, seat)),
+            "observation": self._layout.encode(self._view(seat)),
             "action_mask": mask.copy(),
         }
 
+    def _view(self, seat: int | None, deal: Deal | None = None) -> View:
+        view = view_of(self.game_state.deal if deal is None else deal, seat)
+        # After an illegal action ended the episode nobody is to act any more.
+        return replace(view, to_act=NONE) if self._cancelled else view
+
     def state(self) -> npt.NDArray[np.float32]:
         """Return the whole table ``float32[D]``, all cards open, counted from ``player_0``."""
-        return self._layout.encode(self.game_state.view(None))
+        return self._layout.encode(self._view(None))
 
     def step(self, action: int | None) -> None:
         """Take an action for ``agent_selection``; ``None`` for a seat that has terminated.
@@ -460,9 +474,7 @@ class raw_env(AECEnv):  # type: ignore[misc] # noqa: N801 (PettingZoo's name)
         return self._show(self.game_state.deal)
 
     def _show(self, deal: Deal) -> str | npt.NDArray[np.uint8] | None:
-        view = view_of(deal, self.render_view)
-        if self._cancelled:
-            view = replace(view, to_act=NONE)
+        view = self._view(self.render_view, deal)
         caption = self._caption(deal)
         if self.render_mode == "ansi":
             return render_ansi(view, caption)
@@ -536,7 +548,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _choice(name: str, value: object, choices: tuple[str, ...]) -> object:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise RulesError(
             f"{name}: expected one of {', '.join(map(repr, choices))}, got"
             f" {value!r}{closest(value, choices)}"
@@ -553,6 +565,10 @@ def _check_render_view(value: Any, num_players: int) -> int | None:
             f" {num_players - 1}, got {value!r}"
         )
     return operator.index(value)
+
+
+# What help() and editors show: the arguments that env() hands on.
+env.__signature__ = inspect.signature(raw_env)  # type: ignore[attr-defined]
 
 
 def _register() -> None:

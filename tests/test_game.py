@@ -655,3 +655,17 @@ def test_states_that_go_on_differently_are_not_equal() -> None:
     assert one.new_state(1, hands) == one.new_state(2, hands)
     assert two.new_state(1, hands) != two.new_state(2, hands)
     assert two.new_state(1, hands) == two.new_state(1, hands)
+
+
+def test_a_shallow_copy_is_independent_too() -> None:
+    state = Game(2, rounds=2).new_state(3)
+    other = copy.copy(state)
+    other.apply(other.legal_actions()[0])
+    assert not state.deal.actions
+    assert copy.copy(other.deal) == other.deal
+
+
+def test_hands_without_an_order_are_refused() -> None:
+    for hands in ({"As Kd 7c 2h", "Qs 9h 8d 4c"}, {0: "As Kd 7c 2h", 1: "Qs 9h 8d 4c"}):
+        with pytest.raises(DealError, match="expected a list of one hand per seat"):
+            Game(2).new_state(hands=hands)  # type: ignore[arg-type]

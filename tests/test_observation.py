@@ -491,3 +491,11 @@ def test_a_view_of_another_number_of_seats_is_refused() -> None:
     for seats in (2, 4):
         with pytest.raises(ShuiyuError, match=f"expected a view of {seats} seats, got one of 3"):
             layout_of(Game(seats)).encode(view)
+
+
+def test_layouts_of_no_game_are_refused() -> None:
+    for seats, actions in ((1, 23), (14, 23), (2, 24), (2, 40), (-1, 23)):
+        with pytest.raises(ShuiyuError, match="expected 2 to 13 seats"):
+            Layout(seats, actions)
+    with pytest.raises(ShuiyuError, match="expected an array"):
+        Layout(2, 23).views([0.0] * 262)  # type: ignore[arg-type]

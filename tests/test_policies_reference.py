@@ -359,3 +359,22 @@ def test_every_registered_name_is_a_policy_for_the_presets(rules: str, seats: in
     rows = rows_of(some_states(game, 1))
     for name in available():
         checked_probabilities(load(name, game), *rows, name)
+
+
+@pytest.mark.parametrize("name", ["uniform", "honest", "cautious", "bluffer"])
+def test_bad_questions_get_named_errors(name: str) -> None:
+    policy = load(name)
+    view = Game(2).new_state(1).view(0)
+    seen = layout_of(Game(2)).encode(view)[None]
+    legal = np.zeros((1, 23), dtype=np.int8)
+    legal[0, :3] = 1
+    assert policy.probabilities(seen.tolist(), legal.tolist()).shape == (1, 23)  # type: ignore[arg-type]
+    for observation, mask, message in (
+        (seen[0], legal[0], "one observation is a batch of one"),
+        (np.repeat(seen, 2, axis=0), legal, "expected observations"),
+        (seen * np.nan, legal, "row 0 is not finite"),
+        (seen, legal * 0, "row 0 is all zero"),
+        ("text", legal, "expected arrays"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            policy.probabilities(observation, mask)  # type: ignore[arg-type]

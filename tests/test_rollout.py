@@ -13,7 +13,7 @@ import torch
 from games import random_rules, random_states
 from torch import Tensor
 
-from agents.rollout import Batch, Rollout, longest_deal, seat_advantages, starts_deal
+from agents.rollout import Batch, Rollout, longest_deal, seat_advantages
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
@@ -215,14 +215,3 @@ def test_longest_deal_bounds_every_deal_and_is_reached() -> None:
             *_, last = random_states(game, rng)
             longest = max(longest, len(last.deal.actions))
         assert longest == longest_deal(game) == most
-
-
-@each_game
-def test_the_first_observation_of_a_deal_is_known(game: Game) -> None:
-    rng = random.Random(0)
-    layout = layout_of(game)
-    for _ in range(20):
-        for state in random_states(game, rng):
-            if state.current_player is not None:
-                observation = layout.encode(state.view(state.current_player))
-                assert starts_deal(layout, observation[None])[0] == (not state.deal.actions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import random
 import re
@@ -29,6 +30,7 @@ from shuiyu_env.core.errors import (
     RulesError,
     ShuiyuError,
 )
+from shuiyu_env.core.game import Game
 from shuiyu_env.core.hands import special_of
 from shuiyu_env.core.view import view_of
 from shuiyu_env.observation import layout_of
@@ -981,3 +983,31 @@ def test_rendering_without_a_mode_only_warns() -> None:
         assert env.render() is None
     env.close()
     env.close()
+
+
+def test_a_failed_first_reset_leaves_the_order_of_calls_watched() -> None:
+    env = shuiyu_v0.env()
+    with pytest.raises(DealError):
+        env.reset(options={"dealer": 9})
+    with pytest.raises(AttributeError, match="before reset"):
+        _ = env.agents
+    env.reset(seed=1)
+    with pytest.raises(DealError):
+        env.reset(options={"dealer": 9})
+    # The episode before it goes on.
+    env.step(int(np.flatnonzero(env.last()[0]["action_mask"])[0]))
+
+
+def test_nobody_is_to_act_after_an_illegal_action_ended_the_episode() -> None:
+    env = shuiyu_v0.raw_env(num_players=3, illegal_action="terminate")
+    env.reset(seed=1)
+    env.step(int(Action.KILL))
+    for agent in env.possible_agents:
+        fields = env.layout.views(env.observe(agent)["observation"])
+        assert not fields["seats.to_act"].any()
+    assert not env.layout.views(env.state())["seats.to_act"].any()
+
+
+def test_env_takes_and_shows_the_arguments_of_the_environment() -> None:
+    assert inspect.signature(shuiyu_v0.env) == inspect.signature(shuiyu_v0.raw_env)
+    assert shuiyu_v0.env(3, "dahua").unwrapped.game == Game(3, "dahua")

@@ -13,12 +13,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import plain_rules
 import pytest
 from games import deal_some, plain_deal, play, random_game
 
 from shuiyu_env.core.actions import Action
 from shuiyu_env.core.contest import Phase
+from shuiyu_env.core.errors import DealError
 from shuiyu_env.core.game import Game, State
 from shuiyu_env.core.hands import special_of
 from shuiyu_env.core.play import NONE
@@ -335,3 +337,13 @@ def test_the_hands_used_here_are_what_they_are_called() -> None:
     ):
         state = Game(4).new_state(0, hands=hands, dealer=0)
         assert [special_of(hand) for hand in state.deal.hands] == kinds
+
+
+@pytest.mark.parametrize("seat", [-1, 3, True, 1.0, "x"])
+def test_there_is_no_such_seat(seat: object) -> None:
+    state = Game(3).new_state(1)
+    with pytest.raises(DealError, match="seat: expected a seat from 0 to 2"):
+        state.view(seat)  # type: ignore[arg-type]
+    with pytest.raises(DealError, match="seat: expected a seat from 0 to 2"):
+        state.observed_history(seat)  # type: ignore[arg-type]
+    assert state.view(np.int64(1)) == state.view(1)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ __all__ = ["MAX_SEATS", "Game", "State", "Turn"]
 
 import operator
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple, get_args
 
 from shuiyu_env.core import deals
@@ -131,7 +131,8 @@ class Game:
         return State(self, seed, stream, index, first, dealer)
 
     def _check_hands(self, hands: Sequence[Any]) -> list[Hand]:
-        if isinstance(hands, (str, bytes)) or not hasattr(hands, "__len__"):
+        # A set or a mapping has no order of seats.
+        if isinstance(hands, (str, bytes, Set, Mapping)) or not hasattr(hands, "__len__"):
             raise DealError(f"hands: expected a list of one hand per seat, got {hands!r}")
         if len(hands) != self.num_players:
             raise DealError(
@@ -325,7 +326,11 @@ class State:
         ]
 
     def observed_history(self, seat: int) -> list[Turn]:
-        """Return the history as ``seat`` may know it: who acted, and the actions it could see."""
+        """Return the history as ``seat`` may know it: who acted, and the actions it could see.
+
+        Raises:
+            DealError: there is no such seat.
+        """
         turns = []
         for number, deal in enumerate(self._all_deals()):
             seen = view_of(deal, seat)
@@ -344,6 +349,8 @@ class State:
         copy.finished = self.finished[:]
         copy.deal = self.deal.clone()
         return copy
+
+    __copy__ = clone
 
     def __deepcopy__(self, memo: dict[int, Any]) -> State:
         return self.clone()

@@ -353,6 +353,8 @@ class Deal:
             setattr(copy, name, getattr(self, name)[:])
         return copy
 
+    __copy__ = clone
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Deal:
         return self.clone()
 

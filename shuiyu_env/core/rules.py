@@ -7,6 +7,7 @@ __all__ = ["DECLARATIONS", "PRESETS", "RuleSet", "resolve_rules"]
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal
 
 from shuiyu_env.core.actions import MAX_STAKE, Action
@@ -156,7 +157,7 @@ def _parse_declarations(value: object) -> tuple[str, ...]:
         )
     names = [item.name if isinstance(item, Action) else item for item in value]
     for name in names:
-        if name not in DECLARATIONS:
+        if not isinstance(name, str) or name not in DECLARATIONS:
             raise RulesError(
                 f"rules.declarations: expected some of {', '.join(DECLARATIONS)}, got"
                 f" {name!r}{closest(name, DECLARATIONS)}"
@@ -167,17 +168,19 @@ def _parse_declarations(value: object) -> tuple[str, ...]:
 
 
 #: The named rule sets.
-PRESETS: Mapping[str, RuleSet] = {
-    "nanning": RuleSet(),
-    "dahua": RuleSet(declarations=("OPEN", "COVER")),
-    "dahua_house": RuleSet(
-        declarations=("OPEN", "COVER"),
-        tie_break="next_group",
-        surrender_to_open=True,
-        specials="at_showdown",
-        cover_lost_to_special=2,
-    ),
-}
+PRESETS: Mapping[str, RuleSet] = MappingProxyType(
+    {
+        "nanning": RuleSet(),
+        "dahua": RuleSet(declarations=("OPEN", "COVER")),
+        "dahua_house": RuleSet(
+            declarations=("OPEN", "COVER"),
+            tie_break="next_group",
+            surrender_to_open=True,
+            specials="at_showdown",
+            cover_lost_to_special=2,
+        ),
+    }
+)
 
 
 def _preset(name: object) -> RuleSet:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 __all__ = ["View", "view_of"]
 
+import operator
 from dataclasses import dataclass
 
 from shuiyu_env.core.contest import Phase
+from shuiyu_env.core.errors import DealError
 from shuiyu_env.core.hands import Hand
 from shuiyu_env.core.play import NONE, Deal, Table
 
@@ -67,9 +69,15 @@ def view_of(deal: Deal, seat: int | None) -> View:
     """Return what ``seat`` may see now, or with ``None`` the whole table.
 
     The view is a snapshot: it does not change when the deal goes on.
+
+    Raises:
+        DealError: there is no such seat.
     """
     phase = deal.phase
     exposed = deal.exposed
+    # A negative seat would index another's hand.
+    if seat is not None and (type(seat) is not int or not 0 <= seat < len(exposed)):
+        seat = _checked_seat(seat, len(exposed))
     if seat is None:
         hands: list[Hand | None] = [None] * len(exposed) if phase == _STAKE else list(deal.hands)
         splits = deal.splits[:]
@@ -113,4 +121,15 @@ def view_of(deal: Deal, seat: int | None) -> View:
         force_splits,
         deal.outcomes[:],
         deal.rewards[:],
+    )
+
+
+def _checked_seat(seat: object, num_players: int) -> int:
+    if hasattr(seat, "__index__") and not isinstance(seat, bool):
+        number = operator.index(seat)
+        if 0 <= number < num_players:
+            return number
+    raise DealError(
+        f"seat: expected a seat from 0 to {num_players - 1}, or None for the whole table, got"
+        f" {seat!r}"
     )

@@ -388,6 +388,8 @@ def _default_name(spec: PolicySpec) -> str:
 def _names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -> list[str]:
     if names is None:
         return _numbered([_default_name(entry) for entry in entries])
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise PolicyError(f"names: expected {len(entries)} texts, one per policy, got {names!r}")
     result = list(names)
     if len(result) != len(entries) or not all(isinstance(name, str) for name in result):
         raise PolicyError(f"names: expected {len(entries)} texts, one per policy, got {names!r}")

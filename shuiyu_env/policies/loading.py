@@ -48,6 +48,10 @@ def available() -> tuple[str, ...]:
     return tuple(_NAMES)
 
 
+#: Longer than any path that a system takes for one name of a file.
+_LONGEST_SPEC = 4096
+
+
 def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Policy:
     """Return the policy that a specification names.
 
@@ -77,6 +81,10 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
         )
     if spec in _NAMES:
         return _NAMES[spec](game)
+    if len(spec) > _LONGEST_SPEC or "\0" in spec:
+        raise PolicyError(
+            f"expected a policy's name, a file or 'module:attribute', got {spec[:40]!r}…"
+        )
     if Path(spec).suffix in _SUFFIXES:
         return _load_file(Path(spec), game)
     module, colon, attribute = spec.rpartition(":")
@@ -96,6 +104,8 @@ def _load_file(path: Path, game: Game | None) -> Policy:
             f"{path}: expected the path of a file ending in {' or '.join(_SUFFIXES)}"
             + (", got a folder" if path.is_dir() else "")
         )
+    if path.is_dir():
+        raise PolicyError(f"{path}: expected a file, got a folder")
     if not path.is_file():
         folder = path.parent
         names = (
@@ -117,7 +127,7 @@ def _load_attribute(spec: str, module_name: str, attribute: str) -> Policy:
                 " folder, PYTHONPATH, installed packages)"
             ) from error
         raise PolicyError(f"policy {spec!r}: importing {module_name} failed: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(
             f"policy {spec!r}: importing {module_name} failed: {type(error).__name__}: {error}"
         ) from error

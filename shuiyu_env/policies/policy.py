@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Policy", "checked_probabilities", "is_policy", "sample_actions"]
+__all__ = ["Policy", "check_inputs", "checked_probabilities", "is_policy", "sample_actions"]
 
 from typing import Any, Protocol
 
@@ -40,6 +40,34 @@ class Policy(Protocol):
 def is_policy(value: object) -> bool:
     """Return whether an object can answer as a policy (a class of such objects cannot)."""
     return callable(getattr(value, "probabilities", None)) and not isinstance(value, type)
+
+
+def check_inputs(
+    observation: npt.ArrayLike, action_mask: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Return what a policy is asked, checked: ``float32[B, D]`` and ``bool[B, A]``.
+
+    Raises:
+        PolicyError: not two-dimensional, different numbers of rows, an observation that is
+            not finite, or a row without a legal action.
+    """
+    try:
+        seen = np.asarray(observation, dtype=np.float32)
+        legal = np.asarray(action_mask) != 0
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"expected arrays of observations and masks: {error}") from None
+    if seen.ndim != 2 or legal.ndim != 2 or len(seen) != len(legal):
+        raise PolicyError(
+            f"expected observations [B, D] and masks [B, A] (one observation is a batch of one:"
+            f" observation[None]), got shapes {list(seen.shape)} and {list(legal.shape)}"
+        )
+    for good, problem in (
+        (np.isfinite(seen).all(axis=1), "observation: row {} is not finite"),
+        (legal.any(axis=1), "action_mask: row {} is all zero"),
+    ):
+        if not good.all():
+            raise PolicyError(problem.format(int(np.argmin(good))))
+    return seen, legal
 
 
 def checked_probabilities(

@@ -20,9 +20,10 @@ import numpy.typing as npt
 from shuiyu_env.core.actions import Action
 from shuiyu_env.core.cards import HAND_SIZE, Deck
 from shuiyu_env.core.contest import Phase
-from shuiyu_env.core.errors import PolicyError
+from shuiyu_env.core.errors import PolicyError, ShuiyuError
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome
 from shuiyu_env.observation import CALLS, infer_layout
+from shuiyu_env.policies.policy import check_inputs
 from shuiyu_env.tables import hand_table
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +74,9 @@ def chances() -> Chances:
 
     def lookup(grid: FloatArray, flip: bool = False) -> npt.NDArray[np.float32]:
         t, h = (size - 1 - tails, size - 1 - heads) if flip else (tails, heads)
-        return np.concatenate([grid[t, h], np.zeros((1, NUM_SPLITS))]).astype(np.float32)
+        result = np.concatenate([grid[t, h], np.zeros((1, NUM_SPLITS))]).astype(np.float32)
+        result.flags.writeable = False  # shared by all policies
+        return result
 
     tail, head = tails[rows, best], heads[rows, best]
     return Chances(
@@ -112,7 +115,10 @@ class Judgement:
 
 
 def _judge(observation: npt.NDArray[np.float32], num_actions: int) -> Judgement:
-    layout = infer_layout(observation.shape[-1], num_actions)
+    try:
+        layout = infer_layout(observation.shape[-1], num_actions)
+    except ShuiyuError as error:
+        raise PolicyError(str(error)) from None
     fields = layout.views(observation)
     rows = np.arange(len(observation))
     dealt = fields["hand"].any(axis=1)
@@ -151,7 +157,7 @@ class Uniform:
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
     ) -> FloatArray:
         """Return the probabilities ``float64[B, A]``; see :class:`Policy`."""
-        legal = np.asarray(action_mask) != 0
+        _, legal = check_inputs(observation, action_mask)
         result: FloatArray = legal / legal.sum(axis=1, keepdims=True)
         return result
 
@@ -202,7 +208,7 @@ class Honest:
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
     ) -> FloatArray:
         """Return the probabilities ``float64[B, A]``; see :class:`Policy`."""
-        legal = np.asarray(action_mask) != 0
+        observation, legal = check_inputs(observation, action_mask)
         return _best(self._scores(_judge(observation, legal.shape[1]), legal.shape[1]), legal)
 
     def _arrangement(self, cards: Judgement) -> FloatArray:
@@ -293,7 +299,7 @@ class Bluffer(Honest):
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
     ) -> FloatArray:
         """Return the probabilities ``float64[B, A]``; see :class:`Policy`."""
-        legal = np.asarray(action_mask) != 0
+        observation, legal = check_inputs(observation, action_mask)
         cards = _judge(observation, legal.shape[1])
         scores = self._scores(cards, legal.shape[1])
         honest = _best(scores, legal)
@@ -313,6 +319,8 @@ class Bluffer(Honest):
 
 
 def _fraction(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
+    # np.floating: single precision is no float.
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, numbers) or not 0.0 <= value <= 1.0:
         raise PolicyError(f"{name}: expected a number from 0 to 1, got {value!r}")
     return float(value)
