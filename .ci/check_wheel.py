@@ -1,4 +1,4 @@
-"""Play one episode with the installed wheel, which must come without torch or the checkout."""
+"""Use the installed wheel, which must come without torch and without the checkout."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import shuiyu_env
-from shuiyu_env import shuiyu_v0
+from shuiyu_env import Game, shuiyu_v0
 
-assert "site-packages" in Path(shuiyu_env.__file__).parts, shuiyu_env.__file__
-assert (Path(shuiyu_env.__file__).parent / "py.typed").exists()
+home = Path(shuiyu_env.__file__).parent
+if "site-packages" not in home.parts or not (home / "py.typed").exists():
+    sys.exit(f"expected the installed package with py.typed, got {home}")
 
 env = shuiyu_v0.env(num_players=4)
 env.reset(seed=1)
@@ -17,5 +18,13 @@ for agent in env.agent_iter():
     observation, _, termination, truncation, _ = env.last()
     mask = observation["action_mask"]
     env.step(None if termination or truncation else env.action_space(agent).sample(mask))
-assert "torch" not in sys.modules
+for heavy in ("torch", "numba"):
+    if heavy in sys.modules:
+        sys.exit(f"the environment imported {heavy}")
+
+from shuiyu_env.evaluation import play_match  # noqa: E402
+from shuiyu_env.policies import available  # noqa: E402
+
+result = play_match(available()[:2], Game(2), num_deals=2, seed=0)
+print(result.table())
 print(f"shuiyu_env {shuiyu_env.__version__}: the wheel plays")

@@ -1,7 +1,7 @@
 """A second, deliberately plain implementation of the rules of Shuiyu.
 
 It shares no code with the package and is kept only to test it: a test plays the same deal
-through both and compares everything.  It follows the text of RULES.md section by section
+through both and compares everything.  It follows the text of docs/rules.md section by section
 ("§" in the comments), with literal if/else code and no tables, trees or shortcuts.  Nothing
 here is meant to be fast.
 """

@@ -1,6 +1,30 @@
 """Faults that users of other multi-agent libraries met: one test at least for each kind.
 
-The numbers are those of the project's list of such cases; many have closer tests elsewhere.
+Environment
+     1  an illegal move, then reset: play goes on; illegal actions name seat, phase and legal ones
+     2  the mask is the rules' legal actions: int8, all zero for everybody but the acting seat
+     3  every legal action works in every reachable state
+     4  all seats terminate at the same step
+     5  agents and spaces are fixed at construction
+     6  every deal's reward reaches every seat, in the documented order, and adds up
+     7  one seat may act several times running
+     8  reset keeps the constructor's settings; malformed options are errors, foreign ones are not
+     9  0 is a seed; no global generator is touched; a plain reset does not seed anew
+    10  deepcopy and pickle in the middle of a game
+    11  clone, undo and replay agree at every node
+    12  observe() works for every agent at any time
+Information
+    13  nothing that a seat is given depends on cards that it cannot see
+    14  information states differ as soon as anything seen differs
+    15  named views share memory with the vector
+    16  documented shapes and indices are made from the code
+    17  rotating the seats rotates the observations
+Rendering
+    18  the last frame shows the final state; all numbers of seats fit; close() is safe twice
+Learning (tested in test_policies_network.py, test_ppo.py and test_rollout.py)
+    19  masked sampling never returns an illegal action
+    20  old log-probabilities are taken before any update
+    21  a learner is credited with what follows its last action, and only with its own reward
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from games import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -107,7 +108,7 @@ def test_observations_of_an_unknown_size_still_give_the_message() -> None:
 EDGES = [0.0, 5e-324, 2.0**-53, 0.5, 1.0 - 2.0**-53, 1.0]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     weights=hnp.arrays(
         np.float32, (4, 7), elements=st.sampled_from([0.0, 1e-30, 1e-7, 0.1, 1 / 3, 0.7, 1.0])

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from games import games, random_states
-from hypothesis import given, settings
+from games import examples, games, random_states
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shuiyu_env import PRESETS, Action, Deck, Game, RuleSet
@@ -64,7 +64,7 @@ def some_states(game: Game, seed: int) -> list[State]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(game=games(max_rounds=2), seed=st.integers(0, 2**32))
 def test_answers_are_legal_distributions_in_every_game(game: Game, seed: int) -> None:
     observation, mask = rows_of(some_states(game, seed))
@@ -75,7 +75,7 @@ def test_answers_are_legal_distributions_in_every_game(game: Game, seed: int) ->
         np.testing.assert_array_equal(mask, before[1])
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(game=games(), seed=st.integers(0, 2**32))
 def test_a_row_is_answered_alike_alone_and_among_others(game: Game, seed: int) -> None:
     observation, mask = rows_of(some_states(game, seed))
@@ -273,7 +273,7 @@ def test_a_forced_showdown_is_arranged_with_the_best_result(policy: Policy) -> N
     assert improved >= 5
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(game=games(), seed=st.integers(0, 2**32))
 def test_stakes_are_small_and_honest_is_deterministic(game: Game, seed: int) -> None:
     for state in some_states(game, seed):

@@ -9,7 +9,8 @@ is the flow of a deal (:mod:`shuiyu_env.core.play`), what a seat may see
 Kernels release the GIL and work on a range of environments, so threads can
 share a batch. They are compiled on first use and cached on disk, where Numba
 notices changes of this file, but not of the constants that it takes from
-others: whoever changes those in a checkout removes the cached files.
+others: whoever changes those in a checkout removes the cached files (the tests
+keep theirs by the sources they were compiled from).
 """
 
 from __future__ import annotations
