@@ -147,7 +147,7 @@ def test_a_changed_weight_is_refused(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-3] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CheckpointError, match="damaged: expected weights with SHA-256"):
+    with pytest.raises(CheckpointError, match="damaged: expected header and weights with SHA-256"):
         load_policy(path)
 
 
@@ -190,11 +190,15 @@ def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
         ({"rules": {"tie_brake": "card"}}, "unusable: rules: unknown field 'tie_brake'"),
         (
             {"network": {"hidden": [8, 6]}},
-            r"weights 'body.2.bias': expected shape \[6\], got \[5\]",
+            r"hidden layers \[8, 6\], got layers of widths \[8, 5\]",
         ),
-        ({"network": {"hidden": [8]}}, "weights 'body.2.bias': expected shape none, got"),
-        ({"network": {"hidden": [-1]}}, "network is unusable: network.hidden: expected whole"),
-        ({"network": {"hidden": 3}}, "network is unusable"),
+        ({"network": {"hidden": [8]}}, r"hidden layers \[8\], got layers of widths \[8, 5\]"),
+        ({"network": {"hidden": [-1]}}, r"hidden layers \[-1\], got layers of widths"),
+        ({"network": {"hidden": 3}}, "hidden layers 3, got layers of widths"),
+        ({"network": {"hidden": [65536] * 60}}, r"got layers of widths \[8, 5\]"),
+        ({"network": {"hidden": [8, 5], "cards": 3}}, "network"),
+        ({"rules": GAME.rules.to_dict() | {"attack_accept": False}}, "damaged"),
+        ({"algorithm": "another"}, "damaged"),
         (
             {"network": {"hidden": [8, 5], "cards": True}},
             "expected a network that reads the fields",
@@ -249,3 +253,19 @@ def test_files_are_replaced_whole_or_not_at_all(
         write_atomically(path, b"half")
     assert path.read_bytes() == b"whole"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_weights_of_another_precision_are_refused(path: Path) -> None:
+    tensors = safetensors.torch.load_file(path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    double = {name: tensor.double() for name, tensor in tensors.items()}
+    path.write_bytes(safetensors.torch.save(double, metadata))
+    with pytest.raises(CheckpointError, match=r"expected float32, got torch\.float64"):
+        load_policy(path)
+
+
+def test_a_deeply_nested_header_is_refused(path: Path) -> None:
+    path.write_bytes(safetensors.torch.save({"w": torch.zeros(2)}, {HEADER_KEY: "[" * 100_000}))
+    with pytest.raises(CheckpointError, match="header is damaged"):
+        load_policy(path)

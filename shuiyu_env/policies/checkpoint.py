@@ -6,7 +6,14 @@ file can execute code, and what it says is checked before a weight is used.
 
 from __future__ import annotations
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "load_policy", "read_header", "save_policy"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "load_policy",
+    "read_header",
+    "save_policy",
+    "write_atomically",
+]
 
 import hashlib
 import json
@@ -97,11 +104,14 @@ def save_policy(
         "rules": game.rules.to_dict(),
         "network": network.config.to_dict(),
         "input_fields": list(network.input_fields),
-        "sha256": _digest(tensors),
         **info,
     }
     try:
-        text = json.dumps(header, ensure_ascii=False, allow_nan=False)
+        # As it will be read, so that the digest is of what is read.
+        header = json.loads(json.dumps(header, allow_nan=False))
+        header["sha256"] = _digest(header, tensors)
+        text = json.dumps(header, ensure_ascii=False)
+        text.encode()
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"info: expected JSON values: {error}") from None
     return write_atomically(path, safetensors.torch.save(tensors, {HEADER_KEY: text}))
@@ -130,6 +140,7 @@ def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> Netwo
             or layout version, for another game, or weights that do not fit.
     """
     header, tensors = _read(path, tensors=True)
+    _check_tensors(path, header, tensors)
     rules = RuleSet.from_dict(header["rules"])
     if game is not None:
         _check_game(path, header["num_players"], rules, game)
@@ -153,10 +164,10 @@ def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> Netwo
                 f"{path}: weights {name!r}: expected shape {expected.get(name, 'none')}, got"
                 f" {got.get(name, 'none')}"
             )
-    if _digest(tensors) != header["sha256"]:
+    if _digest(header, tensors) != header["sha256"]:
         raise CheckpointError(
-            f"{path}: damaged: expected weights with SHA-256 {header['sha256']}, got"
-            f" {_digest(tensors)}"
+            f"{path}: damaged: expected header and weights with SHA-256 {header['sha256']}, got"
+            f" {_digest(header, tensors)}"
         )
     network.load_state_dict(tensors)
     return NetworkPolicy(network, info=header)
@@ -187,7 +198,7 @@ def _read(
         )
     try:
         header = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is damaged ({error})") from None
     _check_header(path, header)
     return header, loaded
@@ -229,8 +240,25 @@ def _check_game(path: str | os.PathLike[str], num_players: int, rules: RuleSet, 
         )
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _check_tensors(
+    path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Check what the file holds before a network of the size its header claims is made."""
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.float32:
+            raise CheckpointError(f"{path}: weights {name!r}: expected float32, got {tensor.dtype}")
+    hidden = header["network"].get("hidden")
+    widths = [len(t) for name, t in tensors.items() if name.startswith("body.") and t.ndim == 2]
+    if not isinstance(hidden, list) or sorted(map(str, hidden)) != sorted(map(str, widths)):
+        raise CheckpointError(
+            f"{path}: expected weights for hidden layers {hidden!r}, got layers of widths {widths}"
+        )
+
+
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of a header, apart from its own entry for it, and of the weights."""
+    signed = {name: value for name, value in header.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(signed, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())

@@ -9,7 +9,8 @@ from __future__ import annotations
 __all__ = ["ActorCritic", "MaskedCategorical", "NetworkConfig", "NetworkPolicy", "field_columns"]
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any
@@ -55,6 +56,14 @@ class NetworkConfig:
     outcomes_only: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("cards", "outcomes_only"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigError(
+                    f"network.{name}: expected true or false, got {getattr(self, name)!r}"
+                )
+        hidden: Any = self.hidden
+        if isinstance(hidden, str) or not isinstance(hidden, Iterable):
+            raise ConfigError(f"network.hidden: expected a list of widths, got {hidden!r}")
         object.__setattr__(self, "hidden", tuple(self.hidden))
         for width in self.hidden:
             if isinstance(width, bool) or not isinstance(width, int) or not 0 < width <= _MAX_WIDTH:
@@ -268,13 +277,18 @@ class NetworkPolicy:
         network: set to evaluation mode here; its weights are shared, not copied.
         chunk: rows evaluated at once, which bounds the memory used.
         info: what its checkpoint says about it.
+
+    Raises:
+        PolicyError: a chunk below 1.
     """
 
     def __init__(
         self, network: ActorCritic, chunk: int = 16384, info: Mapping[str, Any] | None = None
     ) -> None:
+        if isinstance(chunk, bool) or not hasattr(chunk, "__index__") or chunk < 1:
+            raise PolicyError(f"chunk: expected a whole number of 1 or more, got {chunk!r}")
         self.network = network.eval()
-        self.chunk = chunk
+        self.chunk = operator.index(chunk)
         self.info = dict(info or {})
 
     def probabilities(
