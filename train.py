@@ -22,7 +22,7 @@ from tqdm import tqdm
 from agents.config import parse
 from agents.ppo import PPO, DivergenceError
 from agents.run import Learner, Run
-from shuiyu_env.core.errors import PolicyError, ShuiyuError
+from shuiyu_env.core.errors import ConfigError, PolicyError, ShuiyuError
 from shuiyu_env.evaluation import AgainstRow, against_table, match_against
 from shuiyu_env.policies.network import NetworkPolicy
 
@@ -61,7 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config, resumed = parse(sys.argv[1:] if argv is None else argv, DEFAULT_CONFIG)
         torch.set_num_threads(config.threads)
-        learner = PPO(config.game.make(), config.ppo, config.network, config.seed, config.device)
+        try:
+            learner = PPO(
+                config.game.make(), config.ppo, config.network, config.seed, config.device
+            )
+        except (MemoryError, RuntimeError) as error:
+            # The arrays of all environments and of a window of experience are made here.
+            raise ConfigError(
+                f"ppo.num_envs {config.ppo.num_envs} times ppo.window {config.ppo.window} is too"
+                f" much for this machine's memory ({str(error).splitlines()[0]})"
+            ) from None
         if resumed is None:
             run = Run.create(config)
             run.save(learner)
@@ -184,11 +193,12 @@ def _line(metrics: dict[str, Any], total: int) -> str:
 
 def print_shares(run: Run) -> None:
     """Print how fast the run was and where its time went."""
-    seconds = sum(row["seconds"] for row in run.metrics)
+    seconds = sum(row.get("seconds", 0.0) for row in run.metrics)
     if not seconds:
         return
     shares = {
-        name: sum(row[f"share_{name}"] * row["seconds"] for row in run.metrics) / seconds
+        name: sum(row.get(f"share_{name}", 0.0) * row.get("seconds", 0.0) for row in run.metrics)
+        / seconds
         for name in ("environment", "network", "update")
     }
     matches = sum(row.get("match_seconds", 0.0) for row in run.metrics)

@@ -10,7 +10,7 @@ from argparse import ArgumentError
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 import yaml  # type: ignore[import-untyped]
@@ -22,6 +22,17 @@ from shuiyu_env.core.game import DealerRotation, Game
 from shuiyu_env.core.play import RewardMode
 from shuiyu_env.core.rules import resolve_rules
 from shuiyu_env.policies.network import NetworkConfig
+
+_MAX_THREADS = 1024
+# A folder's name that no shell, and no YAML, reads as anything else.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+
+
+def _bad_name(name: str) -> str:
+    return (
+        "name: expected the name of a folder: a letter, then letters, digits, '.', '_' or '-',"
+        f" got {name!r}"
+    )
 
 
 @dataclass(frozen=True)
@@ -122,15 +133,16 @@ class TrainConfig:
     checkpoint_interval: int = 50
 
     def __post_init__(self) -> None:
-        for key in ("threads", "checkpoint_interval"):
-            if getattr(self, key) < 1:
-                raise ConfigError(f"{key}: expected 1 or more, got {getattr(self, key)}")
+        if self.checkpoint_interval < 1:
+            raise ConfigError(
+                f"checkpoint_interval: expected 1 or more, got {self.checkpoint_interval}"
+            )
+        if not 1 <= self.threads <= _MAX_THREADS:
+            raise ConfigError(f"threads: expected 1 to {_MAX_THREADS}, got {self.threads}")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed: expected 0 to 2**63 - 1, got {self.seed}")
-        if self.name is not None and (self.name in ("", "..") or Path(self.name).name != self.name):
-            raise ConfigError(
-                f"name: expected the plain name of a folder in {self.runs_dir}/, got {self.name!r}"
-            )
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            raise ConfigError(_bad_name(self.name))
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device: got 'cuda', but torch finds no CUDA device; use 'cpu'")
         self.game.make()
@@ -174,6 +186,7 @@ def parse(argv: Sequence[str], default_file: Path | None = None) -> tuple[TrainC
     _check_options(words)
     if default_file is not None and not list(_values(words, "--config")):
         words = ["--config", str(default_file), *words]
+    words = _files_first(words)
     for group in ("", *_groups()):
         for file in _values(words, f"--{group or 'config'}"):
             _check_file(Path(file), group)
@@ -219,6 +232,12 @@ def _groups() -> list[str]:
 def _check_options(words: Sequence[str]) -> None:
     valid = ["--config", "--resume", "--help", "--print_config"]
     valid += [f"--{key}" for key in _keys()]
+    for name in _values(words, "--name"):
+        # Before the parser makes something else of it: a number, or null.
+        if not _NAME.fullmatch(name) or name.lower() == "null":
+            raise ConfigError(_bad_name(name))
+    if "null" in _values(words, "--resume"):
+        raise ConfigError("--resume: expected the folder of a run, got 'null'")
     for word in words:
         if not word.startswith("--"):
             continue
@@ -230,6 +249,17 @@ def _check_options(words: Sequence[str]) -> None:
             )
         if option not in valid:
             raise ConfigError(f"{option}: unknown option{closest(option, valid)}")
+
+
+def _files_first(words: Sequence[str]) -> list[str]:
+    """Move ``--config`` to the front, so that all other words change what it says."""
+    files: list[str] = []
+    rest: list[str] = []
+    for i, word in enumerate(words):
+        is_value = i > 0 and words[i - 1] == "--config"
+        is_file = is_value or word == "--config" or word.startswith("--config=")
+        (files if is_file else rest).append(word)
+    return files + rest
 
 
 def _values(words: Sequence[str], option: str) -> Iterator[str]:
@@ -248,10 +278,10 @@ def _check_file(path: Path, group: str = "") -> None:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: expected YAML: {_one_line(str(error))}") from None
     if data is None:
-        return
+        raise ConfigError(f"{path}: expected keys and values, got an empty file")
     if group:
         data = {group: data}
     if not isinstance(data, Mapping):
@@ -273,12 +303,18 @@ def _check_file(path: Path, group: str = "") -> None:
                 raise ConfigError(f"{path}: unknown key {dotted!r}{closest(dotted, valid)}")
 
 
-def _build(kind: Any, values: Namespace) -> Any:
+def _build(kind: Any, values: Namespace, prefix: str = "") -> Any:
     arguments = {}
+    hints = get_type_hints(kind)
     for entry in dataclasses.fields(kind):
-        value = getattr(values, entry.name)
+        key, value = prefix + entry.name, getattr(values, entry.name)
         group: Any = entry.default_factory
-        arguments[entry.name] = _build(group, value) if dataclasses.is_dataclass(group) else value
+        if dataclasses.is_dataclass(group):
+            value = _build(group, value, f"{key}.")
+        # The parser lets null pass where a default is not.
+        elif value is None and type(None) not in get_args(hints[entry.name]):
+            raise ConfigError(f"{key}: expected a value, got null; leave it out for the default")
+        arguments[entry.name] = value
     return kind(**arguments)
 
 

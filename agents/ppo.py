@@ -27,6 +27,9 @@ from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
 
+#: Turns a run's seed into that of its sampled actions and its minibatches.
+_SAMPLING = 0x5A3C_96E1
+
 
 class DivergenceError(ShuiyuError):
     """Learning went wrong: a loss or a gradient is not finite."""
@@ -150,7 +153,8 @@ class PPO:
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=self.config.learning_rate, eps=self.config.adam_eps
         )
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        # Another stream than that of the weights.
+        self.generator = torch.Generator(self.device).manual_seed(seed ^ _SAMPLING)
         env = BatchEnv(game, self.config.num_envs, seed)
         self.rollout = Rollout(env, self.config.window, self.device)
         self.iteration = 0
@@ -253,8 +257,13 @@ class PPO:
                 steps += 1
             if config.target_kl is not None and divergence > config.target_kl:
                 break
-        if not all(torch.isfinite(weights).all() for weights in self.network.parameters()):
-            raise DivergenceError(f"iteration {self.iteration}: weights are no longer finite")
+        # Weights that are finite may still be too large to compute with.
+        with torch.no_grad():
+            answers = self.network.heads(features)
+        if not all(torch.isfinite(answer).all() for answer in answers):
+            raise DivergenceError(
+                f"iteration {self.iteration}: the network's answers are no longer finite"
+            )
         metrics = {name: total / steps for name, total in sums.items()}
         spread = batch.returns.var(correction=0)
         left = (batch.returns - batch.value).var(correction=0)

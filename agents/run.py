@@ -126,11 +126,25 @@ class Run:
         state = _load_state(run.state_path)
         try:
             learner.load_state_dict(state)
-        except (ShuiyuError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        except (
+            ShuiyuError,
+            AttributeError,
+            IndexError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise CheckpointError(
                 f"{run.state_path}: does not fit {run.path / 'config.yaml'}: "
                 + " ".join(str(error).split())
             ) from None
+        for name in ("iteration", "env_steps", "deals"):
+            value = getattr(learner, name)
+            if type(value) is not int or value < 0:
+                raise CheckpointError(
+                    f"{run.state_path}: {name}: expected a number of 0 or more, got {value!r}"
+                )
         kept: list[str] = []
         try:
             if learner.iteration:
@@ -138,7 +152,8 @@ class Run:
             run.metrics = [json.loads(line) for line in kept]
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{run.metrics_path}: missing or damaged ({error})") from None
-        if [row.get("iteration") for row in run.metrics] != list(range(1, learner.iteration + 1)):
+        numbers = [row.get("iteration") if isinstance(row, dict) else None for row in run.metrics]
+        if numbers != list(range(1, learner.iteration + 1)):
             raise CheckpointError(
                 f"{run.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
             )
@@ -208,7 +223,13 @@ def _load_state(path: Path) -> dict[str, Any]:
     try:
         # Tensors and plain values only: nothing in the file is executed.
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
+    except pickle.UnpicklingError:
+        # Its own text advises to load the file unsafely.
+        raise CheckpointError(
+            f"{path}: expected a training state, got a file that holds something other than"
+            " tensors and plain values, or is damaged; it was not loaded"
+        ) from None
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{path}: expected a training state, got a file that is damaged or of another kind"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml  # type: ignore[import-untyped]
@@ -258,10 +259,12 @@ def test_an_absurd_learning_rate_ends_in_a_message(
     code, path = run_tiny(tmp_path, "wild", *options)
     assert code == 1
     assert "train.py: stopped: " in capsys.readouterr().err
-    assert all(
-        torch.isfinite(tensor).all()
-        for tensor in load_policy(path / "policy.safetensors").network.state_dict().values()
-    )
+    # What was kept can still play.
+    policy = load_policy(path / "policy.safetensors")
+    layout = policy.network.layout
+    seen = np.ones((1, layout.size), dtype=np.float32)
+    answer = policy.probabilities(seen, np.ones((1, layout.num_actions), dtype=np.int8))
+    assert np.isfinite(answer).all()
 
 
 def test_runs_never_overwrite_each_other(
@@ -299,11 +302,17 @@ def test_runs_never_overwrite_each_other(
         (["--device=gpu"], "device: expected one of 'cpu', 'cuda', got gpu"),
         (["--evaluation.deals=1"], "evaluation.deals: expected 2 or more, got 1"),
         (["--evaluation.final_deals=1"], "evaluation.final_deals: expected 2 or more, or 0, got 1"),
-        (["--threads=0"], "threads: expected 1 or more, got 0"),
-        (["--name=a/b"], "name: expected the plain name of a folder"),
+        (["--threads=0"], "threads: expected 1 to 1024, got 0"),
+        (["--name=a/b"], "name: expected the name of a folder: a letter"),
         (["stray"], "unrecognized arguments: stray"),
-        (["--name=.."], "name: expected the plain name of a folder"),
-        (["--name="], "name: expected the plain name of a folder"),
+        (["--name=.."], "name: expected the name of a folder: a letter"),
+        (["--name=1e3"], "name: expected the name of a folder: a letter"),
+        (["--name", "#x"], "name: expected the name of a folder: a letter"),
+        (["--name=null"], "name: expected the name of a folder: a letter"),
+        (["--resume=null"], "--resume: expected the folder of a run, got 'null'"),
+        (["--ppo.num_envs=1000000000000"], "ppo.num_envs 1000000000000 times ppo.window 32 is too"),
+        (["--threads=100000"], "threads: expected 1 to 1024, got 100000"),
+        (["--name="], "name: expected the name of a folder: a letter"),
         (["--ppo=x.yaml"], "x.yaml: cannot read the configuration: No such file"),
         (["--runs_dir=/dev/null"], "runs_dir: cannot make the folder /dev/null/ppo-nanning-2p"),
         (["--config=missing.yaml"], "missing.yaml: cannot read the configuration: No such file"),
@@ -336,6 +345,12 @@ def test_mistakes_on_the_command_line_are_one_clear_line(
         ("ppo.clip: 0.1", "unknown key 'ppo.clip'"),
         ("ppo: {learning_rate: fast}", "ppo.learning_rate: expected float, got fast"),
         ("ppo: {num_envs: [1]}", "ppo.num_envs: expected int"),
+        ("seed: null", "seed: expected a value, got null"),
+        ("ppo: {clip: null}", "ppo.clip: expected a value, got null"),
+        ("network: {cards: null}", "network.cards: expected a value, got null"),
+        ("device: null", "device: expected a value, got null"),
+        ("# nothing", "expected keys and values, got an empty file"),
+        ("[" * 5000, "expected YAML"),
         ("ppo: 3", "ppo: expected keys and values, got 3"),
         ("[1, 2]", "expected keys and values, got [1, 2]"),
         ("ppo: [", "expected YAML: while parsing"),
@@ -374,7 +389,7 @@ def test_files_and_options_are_merged(tmp_path: Path) -> None:
     file.write_text(
         "game: {num_players: 4, rules: {preset: dahua, max_stake: 3}}\nppo: {clip: 0.2}"
     )
-    config, resumed = parse([f"--config={file}", "--ppo.learning_rate", "1e-3", "--seed=5"])
+    config, resumed = parse(["--ppo.learning_rate", "1e-3", f"--config={file}", "--seed=5"])
     assert resumed is None
     assert config.game.make() == Game(4, {"preset": "dahua", "max_stake": 3})
     assert (config.ppo.clip, config.ppo.learning_rate, config.seed) == (0.2, 1e-3, 5)
@@ -422,7 +437,7 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ("damage", "message"),
     [
         (lambda p: (p / "state.pt").unlink(), "expected a training state, but there is no such"),
-        (lambda p: (p / "state.pt").write_bytes(b"x" * 100), "damaged or of another kind"),
+        (lambda p: (p / "state.pt").write_bytes(b"x" * 100), "or is damaged; it was not loaded"),
         (lambda p: _truncate(p / "state.pt"), "damaged or of another kind"),
         (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 1, got 99"),
         (lambda p: torch.save({"version": 1}, p / "state.pt"), "does not fit"),
@@ -431,6 +446,10 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: _edit(p, "ranks: 5", "ranks: 6"), "does not fit"),
         (lambda p: (p / "metrics.jsonl").write_text("{}\n"), "expected the iterations 1 to 2"),
         (lambda p: (p / "metrics.jsonl").write_text("{\n{\n"), "damaged"),
+        (lambda p: (p / "metrics.jsonl").write_text("[]\n3\n"), "expected the iterations 1 to 2"),
+        (lambda p: _edit_state(p, "iteration", -1), "iteration: expected a number of 0 or more"),
+        (lambda p: _edit_state(p, "deals", "x"), "deals: expected a number of 0 or more"),
+        (lambda p: _edit_state(p, "optimizer", None), "does not fit"),
         (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl"),
     ],
 )
@@ -454,6 +473,11 @@ def test_what_cannot_be_resumed_is_named(
 
 def _truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
+
+
+def _edit_state(path: Path, name: str, value: object) -> None:
+    state = torch.load(path / "state.pt", weights_only=True)
+    torch.save(state | {name: value}, path / "state.pt")
 
 
 def _edit(path: Path, old: str, new: str) -> None:
