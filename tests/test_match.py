@@ -132,9 +132,12 @@ def test_a_match_is_what_its_documentation_says(game: Game) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 4])
-def test_results_do_not_depend_on_the_batch_size(n: int) -> None:
+def test_results_depend_on_neither_batch_size_nor_threads(n: int) -> None:
     names = ["uniform", "bluffer", "honest", "bluffer"][:n]
-    results = [play_match(names, "nanning", 20, 5, batch_size=size) for size in (1, 7, 1024)]
+    results = [
+        play_match(names, "nanning", 20, 5, batch_size=size, threads=threads)
+        for size, threads in ((1, 1), (7, 3), (1024, 2))
+    ]
     for other in results[1:]:
         np.testing.assert_array_equal(other.units, results[0].units)
         assert other.to_dict() == results[0].to_dict()

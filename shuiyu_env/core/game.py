@@ -44,7 +44,9 @@ class Game:
     """The settings of a table. Immutable; makes states.
 
     Args:
-        num_players: seats, 2 to 13, as many as the deck can deal four cards to.
+        num_players: seats, 2 to 13, as many as the deck can deal four cards to. Two
+            by default, the game that can be studied exactly; the environment's
+            default is four, as the game is usually played.
         rules: a preset's name, a :class:`RuleSet` or a mapping of its fields.
         rounds: deals in an episode, at least 1.
         dealer_rotation: ``"fixed"``, ``"rotate"`` (deal i by the i-th seat

@@ -172,6 +172,7 @@ def play_match(
     *,
     names: Sequence[str] | None = None,
     batch_size: int = 1024,
+    threads: int = 1,
     progress: bool = False,
 ) -> MatchResult:
     """Play a match on duplicate deals.
@@ -186,6 +187,7 @@ def play_match(
         names: how results and errors name the entries; by default as they were
             specified, numbered where they are the same.
         batch_size: how many games are played side by side.
+        threads: how many threads step them.
         progress: whether to show a progress bar (if tqdm is installed).
 
     Raises:
@@ -215,7 +217,7 @@ def play_match(
     players = [spec if is_policy(spec) else texts[_default_name(spec)] for spec in entries]
 
     units = np.zeros((num_deals, n, n), dtype=np.float32)
-    env = BatchEnv(game, min(batch_size, num_deals * n), seed)
+    env = BatchEnv(game, min(batch_size, num_deals * n), seed, threads)
     with _progress_bar(num_deals * n, progress) as bar:
         for start in range(0, num_deals * n, env.num_envs):
             numbers = np.arange(start, min(start + env.num_envs, num_deals * n))
