@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shuiyu_env.policies.checkpoint import write_atomically
+from shuiyu_env.files import write_atomically
 
 # Okabe and Ito's palette: told apart by colour-blind readers, too.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -34,7 +34,8 @@ from agents.config import TrainConfig, to_dict
 from agents.plot import draw_curve
 from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
 from shuiyu_env.core.game import Game
-from shuiyu_env.policies.checkpoint import save_policy, write_atomically
+from shuiyu_env.files import write_atomically
+from shuiyu_env.policies.checkpoint import save_policy
 from shuiyu_env.policies.network import ActorCritic
 
 #: Raised whenever an older state can no longer be resumed.

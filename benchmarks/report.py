@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from shuiyu_env.files import write_atomically
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 
@@ -47,7 +49,5 @@ def write_section(name: str, text: str) -> None:
     _, found, after = rest.partition(end)
     if not found:
         raise SystemExit(f"{PAGE}: expected the marks {begin} and {end}")
-    temporary = PAGE.with_suffix(".tmp")
-    temporary.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}", encoding="utf-8")
-    temporary.replace(PAGE)
+    write_atomically(PAGE, f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}".encode())
     print(f"wrote {PAGE.relative_to(ROOT)}, {name}")

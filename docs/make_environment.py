@@ -16,6 +16,7 @@ from shuiyu_env.core.cards import Deck, pretty_card
 from shuiyu_env.core.contest import Node, Phase, compile_tree
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import PRESETS, RuleSet
+from shuiyu_env.files import write_atomically
 from shuiyu_env.observation import LAYOUT_VERSION, layout_of
 
 PAGE = Path(__file__).with_name("environment.md")
@@ -208,9 +209,7 @@ def main() -> int:
         fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
         print(f"{PAGE.name}: {'up to date' if fresh else 'stale, run docs/make_environment.py'}")
         return 0 if fresh else 1
-    temporary = PAGE.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(PAGE)
+    write_atomically(PAGE, text.encode())
     print(f"wrote {PAGE}")
     return 0
 

@@ -117,7 +117,6 @@ from __future__ import annotations
 __all__ = ["env", "raw_env"]
 
 import inspect
-import operator
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -131,6 +130,7 @@ from pettingzoo.utils import OrderEnforcingWrapper
 
 from shuiyu_env.core.actions import Action
 from shuiyu_env.core.cards import card_text
+from shuiyu_env.core.checks import as_integer, check_choice
 from shuiyu_env.core.errors import DealError, IllegalActionError, RulesError, ShuiyuError, closest
 from shuiyu_env.core.game import DealerRotation, Game, State
 from shuiyu_env.core.hands import Outcome
@@ -242,11 +242,11 @@ class raw_env(AECEnv):  # type: ignore[misc] # noqa: N801 (PettingZoo's name)
         self._game = Game(num_players, rules, rounds, dealer_rotation, reward)
         self._layout = layout_of(self._game)
         self._terminate_illegal = (
-            _choice("illegal_action", illegal_action, get_args(IllegalAction)) == "terminate"
+            check_choice("illegal_action", illegal_action, get_args(IllegalAction)) == "terminate"
         )
         self.render_mode = render_mode
         if render_mode is not None:
-            _choice("render_mode", render_mode, get_args(RenderMode))
+            check_choice("render_mode", render_mode, get_args(RenderMode))
             if render_mode != "ansi":
                 check_pygame()
         self.render_view = _check_render_view(render_view, num_players)
@@ -403,7 +403,7 @@ class raw_env(AECEnv):  # type: ignore[misc] # noqa: N801 (PettingZoo's name)
         try:
             state.apply(action)  # type: ignore[arg-type]
         except IllegalActionError as error:
-            if not self._terminate_illegal or not _is_integer(action):
+            if not self._terminate_illegal or as_integer(action) is None:
                 raise
             self._clear_acting(agent)
             self._cancel(agent, str(error))
@@ -539,32 +539,16 @@ def _last_deal(view: View) -> dict[str, Any]:
     }
 
 
-def _is_integer(value: object) -> bool:
-    try:
-        operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
-
-
-def _choice(name: str, value: object, choices: tuple[str, ...]) -> object:
-    if not isinstance(value, str) or value not in choices:
-        raise RulesError(
-            f"{name}: expected one of {', '.join(map(repr, choices))}, got"
-            f" {value!r}{closest(value, choices)}"
-        )
-    return value
-
-
 def _check_render_view(value: Any, num_players: int) -> int | None:
     if value is None:
         return None
-    if not _is_integer(value) or not 0 <= operator.index(value) < num_players:
+    seat = as_integer(value)
+    if seat is None or not 0 <= seat < num_players:
         raise RulesError(
             "render_view: expected None (the whole table) or a seat from 0 to"
             f" {num_players - 1}, got {value!r}"
         )
-    return operator.index(value)
+    return seat
 
 
 # What help() and editors show: the arguments that env() hands on.

@@ -87,7 +87,7 @@ def test_hands_in_every_form() -> None:
         ("AsKd7c2h", CardError, "here: expected a card such as 'As'"),
         ([0, 1, 2, 52], CardError, "here: expected a card code from 0 to 51, got 52"),
         ([0, 1, 2, -1], CardError, "here: expected a card code from 0 to 51, got -1"),
-        ([0, 2, 3, True], CardError, "here: expected a card code from 0 to 51, got True"),
+        ([0, 2, 3, True], CardError, "here: expected a card text or code, got True"),
         ([0, 1, 2, 3.0], CardError, "here: expected a card text or code, got 3.0"),
         ([0, 1, 2, None], CardError, "here: expected a card text or code, got None"),
         ([0, 1, 2, np.float64(3)], CardError, "here: expected a card text or code"),

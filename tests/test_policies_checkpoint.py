@@ -15,6 +15,7 @@ import torch
 
 from shuiyu_env.core.errors import CheckpointError
 from shuiyu_env.core.game import Game
+from shuiyu_env.files import write_atomically
 from shuiyu_env.observation import LAYOUT_VERSION, layout_of
 from shuiyu_env.policies.checkpoint import (
     FORMAT_VERSION,
@@ -22,7 +23,6 @@ from shuiyu_env.policies.checkpoint import (
     load_policy,
     read_header,
     save_policy,
-    write_atomically,
 )
 from shuiyu_env.policies.loading import load
 from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy

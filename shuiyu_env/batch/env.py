@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["BatchEnv"]
 
-import operator
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.batch import kernel
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.errors import DealError, IllegalActionError, RulesError, ShuiyuError
 from shuiyu_env.core.game import Game
@@ -63,11 +63,12 @@ class BatchEnv:
         if not isinstance(game, Game):
             raise RulesError(f"game: expected a Game, such as Game(2, 'nanning'), got {game!r}")
         for name, value in (("num_envs", num_envs), ("threads", threads)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            if (as_integer(value) or 0) < 1:
                 raise RulesError(f"{name}: expected a whole number of 1 or more, got {value!r}")
-        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        number = as_integer(seed)
+        if number is None:
             raise DealError(f"seed: expected an integer, got {seed!r}")
-        self.seed = operator.index(seed)
+        self.seed = number
         self.game = game
         self.num_envs = int(num_envs)
         self.threads = min(int(threads), self.num_envs)

@@ -19,12 +19,12 @@ __all__ = [
     "pretty_card",
 ]
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.errors import CardError, DealError, RulesError, closest
 
 NUM_CARDS = 52
@@ -107,11 +107,10 @@ def parse_hand(hand: str | Sequence[int | str], where: str = "hand") -> tuple[in
             except CardError as error:
                 raise CardError(f"{where}: {error}") from None
             continue
-        try:
-            code = int(part.__index__())
-        except (AttributeError, TypeError):
-            raise CardError(f"{where}: expected a card text or code, got {part!r}") from None
-        if isinstance(part, bool) or not 0 <= code < NUM_CARDS:
+        code = as_integer(part)
+        if code is None:
+            raise CardError(f"{where}: expected a card text or code, got {part!r}")
+        if not 0 <= code < NUM_CARDS:
             raise CardError(f"{where}: expected a card code from 0 to 51, got {part!r}")
         cards.append(code)
     if len(cards) != HAND_SIZE:
@@ -142,14 +141,12 @@ class Deck:
     def __post_init__(self) -> None:
         for name, high in (("ranks", len(_DECK_RANKS)), ("suits", len(_DECK_SUITS))):
             value = getattr(self, name)
-            if not isinstance(value, bool) and hasattr(value, "__index__"):
-                # Integers of any kind, NumPy's too.
-                value = operator.index(value)
-                object.__setattr__(self, name, value)
-            if type(value) is not int or not 1 <= value <= high:
+            number = as_integer(value)
+            if number is None or not 1 <= number <= high:
                 raise RulesError(
                     f"deck.{name}: expected a whole number from 1 to {high}, got {value!r}"
                 )
+            object.__setattr__(self, name, number)
         if self.max_seats < 2:
             raise RulesError(
                 f"deck: expected at least 8 cards, for two seats of four; {self.ranks} ranks and"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 __all__ = ["MAX_SEATS", "Game", "State", "Turn"]
 
-import operator
 import secrets
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from shuiyu_env.core import deals
 from shuiyu_env.core.actions import Action, num_actions, parse_action
 from shuiyu_env.core.cards import card_text, parse_hand
+from shuiyu_env.core.checks import as_integer, check_choice
 from shuiyu_env.core.contest import ContestTree, Phase
 from shuiyu_env.core.errors import (
     DealError,
     RecordError,
     RulesError,
     ShuiyuError,
-    closest,
 )
 from shuiyu_env.core.hands import Hand
 from shuiyu_env.core.play import NONE, Deal, RewardMode, Table
@@ -74,8 +73,10 @@ class Game:
                 f" {deck.max_seats}, got {num_players}"
             )
         self.rounds = _whole_number("rounds", rounds, 1, None)
-        self.dealer_rotation = _choice("dealer_rotation", dealer_rotation, DealerRotation)
-        self.reward = _choice("reward", reward, RewardMode)
+        self.dealer_rotation = check_choice(
+            "dealer_rotation", dealer_rotation, get_args(DealerRotation)
+        )
+        self.reward = cast(RewardMode, check_choice("reward", reward, get_args(RewardMode)))
         self.table = Table(self.num_players, self.rules, self.reward)
         self.num_actions = num_actions(self.rules.max_stake)
 
@@ -489,30 +490,15 @@ def _replay(record: Mapping[str, Any]) -> State:
 
 
 def _integer(name: str, value: object) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return int(operator.index(value))  # type: ignore[arg-type]
-    except TypeError:
-        raise DealError(f"{name}: expected an integer, got {value!r}") from None
+    number = as_integer(value)
+    if number is None:
+        raise DealError(f"{name}: expected an integer, got {value!r}")
+    return number
 
 
 def _whole_number(name: str, value: object, low: int, high: int | None) -> int:
     bounds = f"from {low} to {high}" if high is not None else f"of {low} or more"
-    try:
-        number = _integer(name, value)
-    except DealError:
-        number = low - 1
-    if number < low or (high is not None and number > high):
+    number = as_integer(value)
+    if number is None or number < low or (high is not None and number > high):
         raise RulesError(f"{name}: expected a whole number {bounds}, got {value!r}")
     return number
-
-
-def _choice(name: str, value: Any, literal: Any) -> Any:
-    choices = get_args(literal)
-    if not isinstance(value, str) or value not in choices:
-        raise RulesError(
-            f"{name}: expected one of {', '.join(map(repr, choices))}, got"
-            f" {value!r}{closest(value, choices)}"
-        )
-    return value

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 __all__ = ["NONE", "Deal", "Decided", "RewardMode", "Table", "illegal_action"]
 
-import operator
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Literal
 
 from shuiyu_env.core.actions import Action
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.contest import Phase, compile_tree
 from shuiyu_env.core.errors import IllegalActionError
 from shuiyu_env.core.hands import Hand, compare, legal_splits, ranking, special_of
@@ -373,14 +373,10 @@ class Deal:
 
     @staticmethod
     def _as_int(action: object) -> int:
-        try:
-            if isinstance(action, bool):
-                raise TypeError
-            return int(operator.index(action))  # type: ignore[arg-type]
-        except TypeError:
-            raise IllegalActionError(
-                f"expected an action id (an integer), got {action!r}"
-            ) from None
+        number = as_integer(action)
+        if number is None:
+            raise IllegalActionError(f"expected an action id (an integer), got {action!r}")
+        return number
 
 
 def illegal_action(

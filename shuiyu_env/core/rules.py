@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["DECLARATIONS", "PRESETS", "RuleSet", "resolve_rules"]
 
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from shuiyu_env.core.actions import MAX_STAKE, Action
 from shuiyu_env.core.cards import Deck
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.errors import RulesError, closest
 from shuiyu_env.core.hands import TieBreak
 
@@ -73,7 +73,9 @@ class RuleSet:
     def __post_init__(self) -> None:
         object.__setattr__(self, "declarations", _parse_declarations(self.declarations))
         for name, choices in _CHOICES.items():
-            value = _plain_int(getattr(self, name))
+            value = getattr(self, name)
+            number = as_integer(value)
+            value = value if number is None else number
             object.__setattr__(self, name, value)
             # True == 1, so types are compared too.
             if not any(type(value) is type(choice) and value == choice for choice in choices):
@@ -141,13 +143,6 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "declare": ("simultaneous", "in_turn"),
     "max_stake": tuple(range(1, MAX_STAKE + 1)),
 }
-
-
-def _plain_int(value: object) -> object:
-    """Return an integer of any kind (NumPy's, say) as an ``int``, anything else as it is."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        return value
-    return operator.index(value)
 
 
 def _parse_declarations(value: object) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 __all__ = ["View", "view_of"]
 
-import operator
 from dataclasses import dataclass
 
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.errors import DealError
 from shuiyu_env.core.hands import Hand
@@ -125,10 +125,9 @@ def view_of(deal: Deal, seat: int | None) -> View:
 
 
 def _checked_seat(seat: object, num_players: int) -> int:
-    if hasattr(seat, "__index__") and not isinstance(seat, bool):
-        number = operator.index(seat)
-        if 0 <= number < num_players:
-            return number
+    number = as_integer(seat)
+    if number is not None and 0 <= number < num_players:
+        return number
     raise DealError(
         f"seat: expected a seat from 0 to {num_players - 1}, or None for the whole table, got"
         f" {seat!r}"

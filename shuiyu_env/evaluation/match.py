@@ -27,7 +27,6 @@ __all__ = [
 ]
 
 import math
-import operator
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.batch import BatchEnv
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.deals import Purpose, deal_hands, random_words
 from shuiyu_env.core.errors import DealError, PolicyError, RulesError
 from shuiyu_env.core.game import Game
@@ -407,13 +407,11 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 
 def _integer(name: str, value: object, low: int | None = None) -> int:
-    number = None
-    with suppress(TypeError):
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    number = as_integer(value)
     if number is None or (low is not None and number < low):
         bound = "" if low is None else f" of {low} or more"
         raise DealError(f"{name}: expected an integer{bound}, got {value!r}")
-    return int(number)
+    return number
 
 
 class _NoBar:

@@ -12,7 +12,6 @@ __all__ = [
     "load_policy",
     "read_header",
     "save_policy",
-    "write_atomically",
 ]
 
 import hashlib
@@ -31,6 +30,7 @@ from shuiyu_env.core.actions import num_actions
 from shuiyu_env.core.errors import CheckpointError, ShuiyuError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
+from shuiyu_env.files import write_atomically
 from shuiyu_env.observation import LAYOUT_VERSION, Layout
 from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
 
@@ -48,22 +48,6 @@ _REQUIRED = {
     "input_fields": list,
     "sha256": str,
 }
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file so that a reader, or a crash, never meets half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def save_policy(

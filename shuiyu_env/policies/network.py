@@ -9,7 +9,6 @@ from __future__ import annotations
 __all__ = ["ActorCritic", "MaskedCategorical", "NetworkConfig", "NetworkPolicy", "field_columns"]
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.errors import ConfigError, PolicyError, closest
 from shuiyu_env.observation import Layout
@@ -285,10 +285,11 @@ class NetworkPolicy:
     def __init__(
         self, network: ActorCritic, chunk: int = 16384, info: Mapping[str, Any] | None = None
     ) -> None:
-        if isinstance(chunk, bool) or not hasattr(chunk, "__index__") or chunk < 1:
+        rows = as_integer(chunk)
+        if rows is None or rows < 1:
             raise PolicyError(f"chunk: expected a whole number of 1 or more, got {chunk!r}")
         self.network = network.eval()
-        self.chunk = operator.index(chunk)
+        self.chunk = rows
         self.info = dict(info or {})
 
     def probabilities(
