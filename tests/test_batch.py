@@ -29,6 +29,12 @@ from shuiyu_env.tables import hand_table
 ARRAYS = ("observation", "action_mask", "seat", "reward", "settled", "done")
 
 
+@pytest.fixture(autouse=True)
+def _threads_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few environments be stepped by several threads, too."""
+    monkeypatch.setattr(BatchEnv, "min_envs_per_thread", 1)
+
+
 class PlainBatch:
     """The array contract as a plain loop over states: what the engine must equal."""
 
@@ -243,6 +249,12 @@ def test_what_an_environment_plays_depends_on_neither_batch_nor_threads(threads:
         large.step(actions)
 
 
+def test_no_thread_gets_too_little_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchEnv, "min_envs_per_thread", 8)
+    for num_envs, threads in ((4, 1), (15, 1), (16, 2), (100, 3)):
+        assert BatchEnv(Game(2), num_envs, seed=0, threads=3).threads == threads
+
+
 def test_arrays_are_written_in_place_and_shared_with_torch() -> None:
     torch = pytest.importorskip("torch")
     env = BatchEnv(Game(2), 3, seed=0)
@@ -326,6 +338,7 @@ def test_a_forked_child_steps_with_threads_of_its_own() -> None:
         "import os, sys\n"
         "from shuiyu_env import Game\n"
         "from shuiyu_env.batch import BatchEnv\n"
+        "BatchEnv.min_envs_per_thread = 1\n"
         "env = BatchEnv(Game(2), 4, seed=0, threads=2)\n"
         "env.step(env.sample_actions())\n"
         "child = os.fork()\n"

@@ -36,7 +36,9 @@ class BatchEnv:
         game: the settings of the table.
         num_envs: N, at least 1.
         seed: seed of all streams.
-        threads: how many threads step the environments; results never depend on it.
+        threads: how many threads may step the environments; results never depend on
+            it. None gets fewer than ``min_envs_per_thread``, below which handing the
+            work over takes longer than doing it.
 
     Attributes:
         observation: ``float32[N, D]`` of the seat to act.
@@ -59,6 +61,8 @@ class BatchEnv:
         DealError: a seed that is no integer.
     """
 
+    min_envs_per_thread = 4096
+
     def __init__(self, game: Game, num_envs: int, seed: int, threads: int = 1) -> None:
         if not isinstance(game, Game):
             raise RulesError(f"game: expected a Game, such as Game(2, 'nanning'), got {game!r}")
@@ -71,7 +75,7 @@ class BatchEnv:
         self.seed = number
         self.game = game
         self.num_envs = int(num_envs)
-        self.threads = min(int(threads), self.num_envs)
+        self.threads = min(int(threads), max(1, self.num_envs // self.min_envs_per_thread))
         self.layout = layout_of(game)
         n, size = game.num_players, self.num_envs
         self.observation = np.zeros((size, self.layout.size), dtype=np.float32)
