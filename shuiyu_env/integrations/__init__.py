@@ -1,0 +1,1 @@
+"""The game in the shapes that other libraries expect: one thin module for each."""
