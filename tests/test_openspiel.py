@@ -327,8 +327,11 @@ def test_stakes_come_before_the_cards() -> None:
         rng = random.Random(play)
         while state.is_chance_node():
             # Nobody sees a card before the last is dealt.
-            strings = {s: state.information_state_string(s) for s in range(3)}
-            assert strings == {s: first.information_state_string(s) for s in range(3)}
+            for seat in range(3):
+                string = state.information_state_string(seat)
+                assert string == f"{seat} ARRANGE by 1 | 0 STAKE_2 | 1* | 2 STAKE_3"
+                tensor = np.array(state.information_state_tensor(seat))
+                assert not layout_of(game.core).views(tensor)["hand"].any()
             state.apply_action(rng.choice(state.legal_actions()))
         assert state.current_player() == 1
         assert state.deal.stakes == [2, -1, 3]

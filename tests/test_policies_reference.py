@@ -17,7 +17,7 @@ from shuiyu_env.core.game import State
 from shuiyu_env.core.hands import Outcome, compare, ranking
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import available, checked_probabilities, load
-from shuiyu_env.policies.policy import Policy
+from shuiyu_env.policy import Policy
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform, chances
 from shuiyu_env.tables import hand_table
 

@@ -44,7 +44,7 @@ from shuiyu_env.core.errors import DealError, PolicyError, RulesError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.policies.loading import load
-from shuiyu_env.policies.policy import Policy, checked_probabilities, is_policy, sample_actions
+from shuiyu_env.policy import Policy, checked_probabilities, is_policy, sample_actions
 
 PolicySpec = str | os.PathLike[str] | Policy
 

@@ -17,6 +17,7 @@ __all__ = [
     "DealerTables",
     "DealerValues",
     "HeadsUpGame",
+    "PolicyTables",
     "PunterTables",
     "PunterValues",
     "Term",
@@ -79,6 +80,24 @@ class PunterTables:
     split: FloatArray
     declare: FloatArray
     replies: NodeArrays
+
+
+@dataclass
+class PolicyTables:
+    """A policy, tabulated: what it does in both roles, for every hand and split.
+
+    Attributes:
+        game: the exact game it was tabulated for.
+        dealer, punter: its two roles.
+        halves: if what comes of open hands was sampled, two independent estimates of
+            the dealer's tables that differ in ``opened`` and ``forced`` only, while
+            ``dealer`` holds their mean; ``None`` if everything is exact.
+    """
+
+    game: HeadsUpGame
+    dealer: DealerTables
+    punter: PunterTables
+    halves: tuple[DealerTables, DealerTables] | None = None
 
 
 @dataclass

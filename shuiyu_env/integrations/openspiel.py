@@ -64,7 +64,7 @@ from shuiyu_env.core.play import NONE, Deal, Decided, RewardMode
 from shuiyu_env.core.rules import PRESETS, RuleSet, resolve_rules
 from shuiyu_env.core.view import View, view_of
 from shuiyu_env.observation import layout_of
-from shuiyu_env.policies.policy import Policy, checked_probabilities
+from shuiyu_env.policy import Policy, checked_probabilities
 
 GAME_NAME = "python_shuiyu"
 
@@ -237,7 +237,7 @@ class _Position:
             card = self.setup.deck[outcome]
             if card in left[to_come - 1 :]:
                 return (card,)
-        raise DealError(f"no chance outcome {outcome} here; outcomes are {self.outcomes()}")
+        raise DealError(f"no chance outcome {outcome} here; chance_outcomes() has them")
 
     def outcomes(self) -> list[tuple[int, float]]:
         """Return the chance outcomes and their probabilities.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shuiyu_env.core.errors import PolicyError
 from shuiyu_env.policies.loading import available, load
-from shuiyu_env.policies.policy import Policy, checked_probabilities, sample_actions
+from shuiyu_env.policy import Policy, checked_probabilities, sample_actions
 
 __all__ = [
     "Policy",

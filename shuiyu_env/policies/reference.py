@@ -23,7 +23,7 @@ from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.errors import PolicyError, ShuiyuError
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome
 from shuiyu_env.observation import CALLS, infer_layout
-from shuiyu_env.policies.policy import check_inputs
+from shuiyu_env.policy import check_inputs
 from shuiyu_env.tables import hand_table
 
 FloatArray = npt.NDArray[np.float64]
