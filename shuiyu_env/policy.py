@@ -19,7 +19,15 @@ SUM_TOLERANCE = 1e-4
 
 
 class Policy(Protocol):
-    """Anything that maps what a seat sees to probabilities of its legal actions."""
+    """Anything that maps what a seat sees to probabilities of its legal actions.
+
+    A policy may have an attribute ``outcomes_only``. If it is true, the policy promises
+    that heads-up, at a call on an opened hand and at a forced showdown, its answer depends
+    on its own cards only through outcomes, besides all that is public: at the call through
+    ``seats.outcomes`` of its committed split, at the rearrangement through those of its
+    three splits, where it may prefer any of several splits of the same outcome. Then its
+    exact evaluation needs to ask it about outcomes only, with its own hand left blank.
+    """
 
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]

@@ -29,7 +29,6 @@ __all__ = [
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -45,6 +44,7 @@ from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.policies.loading import load
 from shuiyu_env.policy import Policy, checked_probabilities, is_policy, sample_actions
+from shuiyu_env.progress import progress_bar
 
 PolicySpec = str | os.PathLike[str] | Policy
 
@@ -218,7 +218,7 @@ def play_match(
 
     units = np.zeros((num_deals, n, n), dtype=np.float32)
     env = BatchEnv(game, min(batch_size, num_deals * n), seed, threads)
-    with _progress_bar(num_deals * n, progress) as bar:
+    with progress_bar(num_deals * n, progress, unit="game") as bar:
         for start in range(0, num_deals * n, env.num_envs):
             numbers = np.arange(start, min(start + env.num_envs, num_deals * n))
             deals, rotations = numbers // n, numbers % n
@@ -412,28 +412,6 @@ def _integer(name: str, value: object, low: int | None = None) -> int:
         bound = "" if low is None else f" of {low} or more"
         raise DealError(f"{name}: expected an integer{bound}, got {value!r}")
     return number
-
-
-class _NoBar:
-    """Stands for a progress bar that is not shown."""
-
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def update(self, count: int) -> None:
-        pass
-
-
-def _progress_bar(total: int, wanted: bool) -> Any:
-    if wanted:
-        with suppress(ModuleNotFoundError):
-            from tqdm import tqdm
-
-            return tqdm(total=total, unit="game")
-    return _NoBar()
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -34,7 +34,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 from typing import Any, Literal, NamedTuple
 
@@ -113,7 +113,7 @@ def hand_classes(deck: Deck, tie_break: TieBreak, by_ranks: bool | None = None) 
         )
     else:
         representative = class_of = np.arange(table.num_hands)
-        counts = np.ones(table.num_hands)
+        counts = np.ones(table.num_hands, dtype=np.intp)
     return HandClasses(
         table=table,
         size=len(representative),
@@ -199,7 +199,7 @@ def disjoint_sums(classes: HandClasses, threads: int | None = None) -> DisjointS
 
 def _columns(weights: FloatArray) -> tuple[int, ...]:
     # A tuple's length is part of its type, so loops over the columns are compiled for it.
-    return (0,) * weights.shape[-1]
+    return (0,) * int(weights.shape[-1])
 
 
 class _ByCards:
@@ -270,7 +270,7 @@ class _ByCards:
         )
 
     def _total(self, weights: FloatArray) -> npt.NDArray[np.float64]:
-        hands = weights.sum(axis=1, dtype=np.float64)
+        hands: npt.NDArray[np.float64] = weights.sum(axis=1, dtype=np.float64)
         out = hands.copy()
         if hands.shape[1]:
             per_subset = np.zeros((len(self.subsets.signs), hands.shape[1]))
@@ -330,7 +330,7 @@ class _ByRanks:
 
 def run_threads(work: Callable[[int, int], Any], cuts: Sequence[Any] | npt.NDArray[Any]) -> Any:
     """Run ``work(first, last)`` for each range between two cuts, each in a thread of its own."""
-    ranges = [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    ranges = [(int(a), int(b)) for a, b in pairwise(cuts)]
     if len(ranges) == 1:
         return [work(*ranges[0])]
     with ThreadPoolExecutor(len(ranges)) as pool:

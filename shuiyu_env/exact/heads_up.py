@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shuiyu_env.core.actions import Action
 from shuiyu_env.core.cards import HAND_SIZE
 from shuiyu_env.core.contest import Node, Payoffs, Phase, compile_tree
 from shuiyu_env.core.errors import RulesError
@@ -44,7 +43,7 @@ from shuiyu_env.exact.opened import NUM_OUTCOMES, OpenedContest, opened_contest
 from shuiyu_env.exact.rearrange import TRIPLES, outcome_triples
 
 FloatArray = npt.NDArray[np.floating[Any]]
-NodeArrays = dict[int, FloatArray]
+NodeArrays = Mapping[int, FloatArray]
 
 
 @dataclass
@@ -139,6 +138,15 @@ class Term(NamedTuple):
     payoffs: Payoffs | FloatArray
 
 
+#: Counts hands by outcome: each pays 1 for one of them.
+_ONE_OF_EACH = (Payoffs(1, 0, 0, 1), Payoffs(0, 1, 0, 0), Payoffs(0, 0, 1, 0))
+
+
+def _not_negative(masses: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    # Differences of sums: what should be zero may be a rounding error below it.
+    return np.clip(masses, 0.0, None)
+
+
 class HeadsUpGame:
     """A rule set, compiled for exact evaluation of the game of two.
 
@@ -228,7 +236,7 @@ class HeadsUpGame:
                     for outcome in Outcome:
                         paid = payoffs.of(outcome, dealer)
                         units += paid * counts[outcome, dealer, punter]
-        return units / self.num_deals
+        return float(units) / self.num_deals
 
     @cached_property
     def triples(self) -> npt.NDArray[np.floating[Any]]:
@@ -236,14 +244,14 @@ class HeadsUpGame:
         return outcome_triples(self.classes, self.active)
 
     def best_forced(self, node: Node) -> npt.NDArray[np.float64]:
-        """Return ``float64[K, 3, 3]``: outcomes of a forced showdown if the dealer arranges best."""
+        """Return ``float64[K, 3, 3]``: outcomes of a forced showdown, the dealer arranging best."""
         return self._best_forced[node.id]
 
     @cached_property
     def _best_forced(self) -> dict[int, npt.NDArray[np.float64]]:
         result = {}
         for node in self.forced:
-            payoffs = np.array(leaf_of(self.tree.nodes, node)[: NUM_OUTCOMES])
+            payoffs = np.array(self.forced_payoffs(node))
             chosen = TRIPLES[np.arange(len(TRIPLES)), payoffs[TRIPLES].argmin(axis=1)]
             result[node.id] = self.triples @ np.eye(len(Outcome))[chosen]
         return result
@@ -312,7 +320,9 @@ class HeadsUpGame:
                 else:
                     values.replies[reply_node.id][...] = paid
         for node in self.forced:
-            values.declare[..., self.position(node)] = self.forced_values(node, dealer.forced[node.id])
+            values.declare[..., self.position(node)] = self.forced_values(
+                node, dealer.forced[node.id]
+            )
         return values
 
     def hidden_values(
@@ -335,7 +345,9 @@ class HeadsUpGame:
             dealer's hands by outcome, or ``None``.
         """
         outputs: list[list[Term]] = []
-        places: list[tuple[int, int]] = []  # of each output: node (the root for a declaration), column
+        places: list[
+            tuple[int, int]
+        ] = []  # of each output: node (the root for a declaration), column
         for node in self.hidden:
             fixed: list[Term] = []
             for k, child in enumerate(node.children.values()):
@@ -350,7 +362,7 @@ class HeadsUpGame:
             outputs.append(fixed)
             places.append((self.root.id, self.position(node)))
         if masses:
-            outputs += [[Term(plan, Payoffs(*one, one[0]))] for one in np.eye(3, dtype=int).tolist()]
+            outputs += [[Term(plan, one)] for one in _ONE_OF_EACH]
         sums = self.expect(outputs, "punter", dtype)
         shape = (self.classes.size, NUM_SPLITS)
         values = PunterValues(
@@ -364,12 +376,20 @@ class HeadsUpGame:
             is_root = node_id == self.root.id
             target = values.declare if is_root else values.replies[node_id]
             target[..., column] = sums[..., number]
-        # Differences of sums: what should be zero may be a rounding error below it.
-        return values, np.clip(sums[..., -3:], 0.0, None) if masses else None
+        return values, _not_negative(sums[..., -NUM_OUTCOMES:]) if masses else None
+
+    def masses(self, plan: FloatArray) -> npt.NDArray[np.float64]:
+        """Return the dealer's hands by outcome alone; see :meth:`hidden_values`."""
+        return _not_negative(self.expect([[Term(plan, one)] for one in _ONE_OF_EACH], "punter"))
+
+    def forced_payoffs(self, node: Node) -> tuple[int, ...]:
+        """Return what a forced showdown pays by outcome, whatever the split it is won with."""
+        leaf = self.tree.nodes[next(iter(node.children.values()))]
+        return payoffs_of(leaf)[:NUM_OUTCOMES]
 
     def forced_values(self, node: Node, outcomes: FloatArray) -> FloatArray:
         """Return ``float[..., ]``: what a forced showdown pays, from ``[..., 3]`` by outcome."""
-        return outcomes @ np.array(leaf_of(self.tree.nodes, node)[:NUM_OUTCOMES], dtype=np.float64)
+        return outcomes @ np.array(self.forced_payoffs(node), dtype=np.float64)
 
     def dealer_values(self, punter: PunterTables, dtype: Any = np.float64) -> DealerValues:
         """Return what the dealer's decisions are worth against a punter."""
@@ -411,7 +431,9 @@ class HeadsUpGame:
                     continue
                 outputs.append(
                     [
-                        Term(declared * replies[reply.id][..., r], payoffs_of(self.tree.nodes[leaf]))
+                        Term(
+                            declared * replies[reply.id][..., r], payoffs_of(self.tree.nodes[leaf])
+                        )
                         for r, leaf in enumerate(reply.children.values())
                     ]
                 )
@@ -469,11 +491,6 @@ def payoffs_of(leaf: Node) -> Payoffs:
     """Return a leaf's payoffs."""
     assert leaf.payoffs is not None, "a reply ends a contest"
     return leaf.payoffs
-
-
-def leaf_of(nodes: Sequence[Node], node: Node) -> Payoffs:
-    """Return the payoffs of a forced showdown: whatever the split, the same leaf."""
-    return payoffs_of(nodes[next(iter(node.children.values()))])
 
 
 @lru_cache(maxsize=8)

@@ -73,12 +73,8 @@ class OpenedContest:
         Returns:
             ``float64[..., 3]``: units to the punter, by outcome, if the dealer calls best.
         """
-        return self._each_call(replies).min(axis=0)
-
-    def _each_call(self, replies: dict[int, FloatArray]) -> FloatArray:
-        """Return ``float64[C, ..., 3]``, what each call pays by the outcome."""
         shape = next((r.shape[:-1] for r in replies.values()), ())
-        return np.stack(
+        calls = np.stack(
             [
                 np.broadcast_to(payoffs[0], (*shape, NUM_OUTCOMES))
                 if node is None
@@ -86,6 +82,8 @@ class OpenedContest:
                 for node, payoffs in zip(self.reply_nodes, self.payoffs, strict=True)
             ]
         )
+        best: FloatArray = calls.min(axis=0)
+        return best
 
     def solve(self, masses: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
         """Solve the signalling games of some masses.
@@ -145,7 +143,7 @@ def opened_contest(rules: RuleSet, node_id: int) -> OpenedContest:
     for active in map(list, combinations(range(len(a)), size)):
         if abs(np.linalg.det(a[active])) < _TOLERANCE:
             continue
-        point = np.linalg.solve(a[active], b[active])
+        point = np.linalg.solve(a[active], b[active]).astype(np.float64)
         if (a @ point > b + _TOLERANCE).any():
             continue
         dual = np.zeros((len(a), NUM_OUTCOMES))

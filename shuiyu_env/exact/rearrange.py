@@ -15,7 +15,6 @@ __all__ = ["TRIPLES", "outcome_triples"]
 
 import os
 from itertools import product
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from shuiyu_env.exact.dominance import (
     HandClasses,
     compiled,
     disjoint_sums,
+    hand_classes,
     run_threads,
 )
 from shuiyu_env.tables import OUTCOMES
@@ -47,7 +47,8 @@ def outcome_triples(
 
     Args:
         classes: the hands.
-        active: ``bool[K]``, the dealer's hands to count.
+        active: ``bool[K]``, the dealer's hands to count; under ``next_group``, the same
+            for hands of the same ranks.
         threads: see :class:`~shuiyu_env.exact.dominance.DisjointSums`.
 
     Returns:
@@ -57,6 +58,10 @@ def outcome_triples(
     threads = os.cpu_count() or 1 if threads is None else threads
     if classes.by_ranks:
         return _by_ranks(classes, active, threads)
+    if classes.table.tie_break == "next_group":
+        # Corners know no ties; but where there are any, hands of the same ranks are alike.
+        ranks = hand_classes(classes.table.deck, classes.table.tie_break, by_ranks=True)
+        return _by_ranks(ranks, active[ranks.representative], threads)[ranks.class_of]
     sums = disjoint_sums(classes, None).by_cards
     points = classes.size * NUM_SPLITS
     cuts = np.searchsorted(sums.starts, np.linspace(0, sums.starts[-1], threads + 1))
@@ -86,7 +91,8 @@ def outcome_triples(
     for part in parts[1:]:
         out += part
     _add_own(sums.tail, sums.head, active, out)
-    return out.reshape(classes.size, NUM_SPLITS, _NUM_TRIPLES).astype(np.float64)
+    counts: npt.NDArray[np.int32] = out.reshape(classes.size, NUM_SPLITS, _NUM_TRIPLES)
+    return counts.astype(np.float64)
 
 
 def _by_ranks(

@@ -32,9 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.core.hands import NUM_SPLITS
+from shuiyu_env.exact.best_response import dealer_best_response
 from shuiyu_env.exact.dominance import compiled, run_threads
 from shuiyu_env.exact.heads_up import (
-    DealerTables,
     HeadsUpGame,
     PunterTables,
     Term,
@@ -99,6 +99,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 class Decision:
     """One kind of decision, for all hands and splits: regrets, strategy and average."""
 
+    #: The arrays that change.
+    STATE = ("strategy", "regret", "total")
+
     def __init__(self, legal: npt.NDArray[np.bool_], dtype: Any) -> None:
         self.legal = legal
         count = np.maximum(legal.sum(axis=-1, keepdims=True), 1)
@@ -107,7 +110,12 @@ class Decision:
         self.total = np.zeros(legal.shape, dtype=dtype)
 
     def update(
-        self, values: FloatArray, sign: float, algorithm: Algorithm, discounts: Discounts, threads: int
+        self,
+        values: FloatArray,
+        sign: float,
+        algorithm: Algorithm,
+        discounts: Discounts,
+        threads: int,
     ) -> None:
         """Add the regrets of some values, and choose the next strategy."""
         size = self.legal.shape[-1]
@@ -279,7 +287,9 @@ class Solver:
         for node, position in game.reply_nodes.items():
             if node in self.replies:
                 reply = values.replies[node]
-                followed = reply.max(axis=-1) if replies is None else (reply * replies[node]).sum(-1)
+                followed = (
+                    reply.max(axis=-1) if replies is None else (reply * replies[node]).sum(-1)
+                )
                 values.declare[..., position] += followed
         options = np.empty((*plan.shape, len(self.options)))
         for k, (position, way) in enumerate(self.options):
@@ -346,30 +356,15 @@ class Solver:
         options, _, masses = self._option_values(game.plan(split), calls, None)
         best = np.where(game.legal, options.max(axis=-1), -np.inf).max(axis=-1)
         punter = self._punter_tables(masses)
-        values = game.dealer_values(punter, dtype=self.dtype)
-        answers = values.split.copy()
-        for node_values in values.calls.values():
-            answers += node_values.min(axis=-1)
-        lowest = np.where(game.legal, answers, np.inf).min(axis=-1)
-        forced = self._forced_total(punter)
         return Average(
             iteration=self.iteration,
-            low=game.per_deal(lowest) + forced,
+            low=dealer_best_response(game, punter, self.dtype),
             high=game.per_deal(best),
             dealer_split=split,
             dealer_calls=calls,
             punter=punter,
             masses=masses,
         )
-
-    def _forced_total(self, punter: PunterTables) -> float:
-        """Return units per deal from forced showdowns, in which the dealer chooses nothing."""
-        game = self.game
-        plan = game.plan(punter.split)
-        total = np.zeros(len(plan))
-        for position, values in self._forced.items():
-            total += (plan * punter.declare[..., position] * values).sum(axis=-1)
-        return game.per_deal(total) - game.constant
 
     def _punter_tables(self, masses: FloatArray) -> PunterTables:
         game = self.game

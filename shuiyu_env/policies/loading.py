@@ -12,8 +12,8 @@ from typing import Any
 
 from shuiyu_env.core.errors import PolicyError, closest
 from shuiyu_env.core.game import Game
-from shuiyu_env.policy import Policy, is_policy
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform
+from shuiyu_env.policy import Policy, is_policy
 
 
 def _checkpoint(path: Path, game: Game | None) -> Policy:

@@ -292,6 +292,11 @@ class NetworkPolicy:
         self.chunk = rows
         self.info = dict(info or {})
 
+    @property
+    def outcomes_only(self) -> bool:
+        """Whether it keeps the promise of that name of :class:`~shuiyu_env.policy.Policy`."""
+        return self.network.config.outcomes_only and self.network.layout.num_players == 2
+
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
     ) -> npt.NDArray[np.float32]:

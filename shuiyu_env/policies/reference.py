@@ -153,6 +153,9 @@ def _best(scores: FloatArray, legal: BoolArray) -> FloatArray:
 class Uniform:
     """Plays every legal action with the same probability, in every phase."""
 
+    #: It looks at nothing but the mask; see :class:`~shuiyu_env.policy.Policy`.
+    outcomes_only: bool = True
+
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
     ) -> FloatArray:
@@ -200,6 +203,10 @@ class Honest:
     Raises:
         PolicyError: a confidence out of range.
     """
+
+    #: A call on an opened hand and a rearrangement follow the outcomes alone; see
+    #: :class:`~shuiyu_env.policy.Policy`. A subclass that looks further says ``False``.
+    outcomes_only: bool = True
 
     def __init__(self, confidence: float = 0.5) -> None:
         self.confidence = _fraction("confidence", confidence)

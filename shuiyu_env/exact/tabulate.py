@@ -1,0 +1,578 @@
+"""Policies as tables: asked in all their information sets of the heads-up game.
+
+What a policy does on its own cards and what is public is one question for every
+hand and split. What a *dealer* does once the punter's hand lies open, at a call on
+an opened hand and in a forced showdown, depends on both hands, which make some
+5e10 questions on the full deck. So there are three ways, the first that is open:
+
+* by outcomes: the policy promises (``outcomes_only``) that there it looks at its own
+  cards only through their outcomes against the open hand. One question for each of
+  the punter's hands and splits and each (triple of) outcome(s); exact.
+* by pairs: a deck so small (:data:`MOST_PAIRS`) that all pairs can be asked; exact.
+* by samples: dealer's hands drawn for each of the punter's hands and splits; unbiased.
+
+Nothing of the game's flow is written here: each kind of decision is reached once by
+playing a :class:`~shuiyu_env.core.game.State`, and what its seat then sees, with
+other hands put in, is what the policy is asked.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MOST_PAIRS", "tabulate"]
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from math import comb
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shuiyu_env.core.actions import Action
+from shuiyu_env.core.cards import HAND_SIZE, card_text
+from shuiyu_env.core.checks import as_integer
+from shuiyu_env.core.contest import Node, Phase
+from shuiyu_env.core.errors import DealError, PolicyError
+from shuiyu_env.core.game import Game
+from shuiyu_env.core.hands import NUM_SPLITS, Outcome
+from shuiyu_env.core.play import NONE
+from shuiyu_env.core.rules import RuleSet, resolve_rules
+from shuiyu_env.exact.heads_up import (
+    DealerTables,
+    HeadsUpGame,
+    PolicyTables,
+    PunterTables,
+    Term,
+    heads_up_game,
+)
+from shuiyu_env.exact.rearrange import TRIPLES
+from shuiyu_env.observation import ViewBatch, layout_of
+from shuiyu_env.policy import (
+    SUM_TOLERANCE,
+    Policy,
+    checked_probabilities,
+    is_policy,
+    sample_actions,
+)
+from shuiyu_env.progress import progress_bar
+from shuiyu_env.tables import OUTCOMES
+
+Integers = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+#: Pairs of disjoint hands, each with its splits, up to which all are asked: decks of 16 cards.
+MOST_PAIRS = 10_000_000
+
+_NUM_OUTCOMES = len(Outcome)
+# Rows of punter's hands and splits that are worked on at once. Samples are drawn by these blocks,
+# so another size gives other samples.
+_BLOCK = 8192
+# Deals on which a promise of `outcomes_only` is put to the test.
+_TRIALS = 1024
+
+
+def tabulate(
+    policy: Policy,
+    rules: str | RuleSet | Mapping[str, Any],
+    *,
+    samples: int = 16,
+    seed: int = 0,
+    batch_size: int = 4096,
+    progress: bool = False,
+    name: str | None = None,
+    threads: int | None = None,
+) -> PolicyTables:
+    """Return what a policy does in all its information sets of the heads-up game.
+
+    Rows of hands and splits that never come to a decision are uniform (nobody reads
+    them), or, in what comes of open hands, zero. Answers are scaled to sum to 1.
+
+    Args:
+        policy: the policy.
+        rules: the rules: a preset's name, a :class:`RuleSet` or a mapping.
+        samples: even; if what comes of open hands must be sampled, how many dealer's
+            hands are drawn for each of the punter's hands and splits, half of them
+            for each of :attr:`PolicyTables.halves`. They cost as many questions each.
+        seed: of the samples, an integer. They do not depend on ``batch_size``.
+        batch_size: rows that the policy is asked at once.
+        progress: whether to show a progress bar (if tqdm is installed).
+        name: how errors name the policy; by default its class's name.
+        threads: threads that sums are shared among; ``None``: all that there are.
+
+    Raises:
+        PolicyError: no policy, one that answered with something unusable, or one that
+            breaks its promise of ``outcomes_only``.
+        RulesError: no rules, or rules with stakes.
+        DealError: samples, seed or batch size out of range.
+    """
+    if not is_policy(policy):
+        raise PolicyError(
+            f"expected a policy, an object with a method probabilities(observation, action_mask),"
+            f" got {policy!r}; shuiyu_env.policies.load makes one of a name or a file"
+        )
+    samples = _whole("samples", samples, 2)
+    if samples % 2:
+        raise DealError(f"samples: expected an even number, for two halves, got {samples}")
+    seed = _whole("seed", seed, None)
+    batch_size = _whole("batch_size", batch_size, 1)
+    name = type(policy).__name__ if name is None else name
+    game = heads_up_game(resolve_rules(rules), False, threads)
+    spots = _Spots(game)
+    questions = _Questions(policy, game, batch_size, name)
+    hands = np.arange(game.classes.size)
+    dealer_split = questions.ask(spots.dealer_arranges, _Rows(hands))
+    plan = game.plan(dealer_split)
+    opened: list[_Opened]
+    if not spots.opened and not spots.forced:
+        way, rows = "nothing", 0
+    elif getattr(policy, "outcomes_only", False):
+        _check_promise(questions, spots, dealer_split)
+        way = "outcomes"
+        rows = int(game.legal.sum()) * _NUM_OUTCOMES * len(spots.opened)
+        if spots.forced:
+            rows += int((game.triples[game.legal] > 0.0).sum()) * len(spots.forced)
+    elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
+        way = "pairs"
+        others = _disjoint_total(game, plan > 0.0)
+        rows = round(float((others[:, None] * game.legal).sum())) * spots.num_open
+    else:
+        way = "samples"
+        rows = int(game.legal.sum()) * samples * spots.num_open
+    rows += len(hands) + int(game.legal.sum()) * (1 + len(spots.calls) + len(spots.replies))
+    with progress_bar(rows, progress, unit="row", unit_scale=True) as bar:
+        questions.bar = bar
+        calls = {node: questions.table(spot) for node, spot in spots.calls.items()}
+        punter = PunterTables(
+            split=questions.ask(spots.punter_arranges, _Rows(hands)),
+            declare=questions.table(spots.declare),
+            replies={node: questions.table(spot) for node, spot in spots.replies.items()},
+        )
+        if way == "outcomes":
+            opened = [_by_outcomes(questions, spots, plan)]
+        elif way == "pairs":
+            opened = [_of_deals(questions, spots, _all_deals(game, plan))]
+        elif way == "samples":
+            opened = [
+                _of_deals(questions, spots, _drawn_deals(game, dealer_split, samples, seed, half))
+                for half in range(2)
+            ]
+        else:
+            opened = [_Opened(game, spots)]
+    dealers = [part.tables(dealer_split, calls) for part in opened]
+    if len(dealers) == 1:
+        return PolicyTables(game, dealers[0], punter)
+    first, second = dealers
+    mean = DealerTables(
+        split=dealer_split,
+        calls=calls,
+        opened={node: (part + second.opened[node]) / 2 for node, part in first.opened.items()},
+        forced={node: (part + second.forced[node]) / 2 for node, part in first.forced.items()},
+    )
+    return PolicyTables(game, mean, punter, (first, second))
+
+
+class _Spot(NamedTuple):
+    """One kind of decision, as its seat sees it with the hands of some deal.
+
+    Attributes:
+        seat: who decides; 0 deals.
+        phase: what is decided.
+        actions: ids of the actions that answers are given for, ascending.
+        view: what the seat sees, a batch of one.
+        after: the public actions that lead here.
+    """
+
+    seat: int
+    phase: Phase
+    actions: tuple[int, ...]
+    view: ViewBatch
+    after: tuple[Action, ...]
+
+
+class _Spots:
+    """All kinds of decisions of a game.
+
+    Attributes:
+        dealer_arranges, punter_arranges, declare: the decisions before contests.
+        calls: by node of hidden contests, the dealer's call.
+        opened: by node of opened contests, the dealer's call.
+        forced: by node of forced showdowns, the dealer's rearrangement.
+        replies: by node, the punter's reply.
+    """
+
+    def __init__(self, game: HeadsUpGame) -> None:
+        self.table = game.classes.table
+        self.game = Game(2, game.rules)
+        bits = _card_bits(game)
+        hand = int(np.flatnonzero(game.active)[0])
+        other = int(np.flatnonzero(game.active & (bits & bits[hand] == 0))[0])
+        self._hands = [self.table.cards[index].tolist() for index in (hand, other)]
+        self.dealer_arranges = self._reach(0)
+        self.punter_arranges = self._reach(1)
+        self.declare = self._reach(2)
+
+        def at(nodes: Sequence[Node]) -> dict[int, _Spot]:
+            return {node.id: self._reach(2, node.path) for node in nodes}
+
+        self.calls = at(game.hidden)
+        self.opened = at([contest.node for contest in game.opened])
+        self.forced = at(game.forced)
+        self.replies = at([game.tree.nodes[node] for node in game.reply_nodes])
+        self.num_open = len(self.opened) + len(self.forced)
+
+    def _reach(self, arranged: int, path: tuple[Action, ...] = ()) -> _Spot:
+        """Play to a decision: how many have arranged, and what was done then."""
+        state = self.game.new_state(hands=self._hands)
+        for _ in range(arranged):
+            state.apply(state.legal_actions()[0])
+        for action in path:
+            state.apply(action)
+        seat = state.current_player
+        assert seat is not None, "somebody decides here"
+        actions = state.legal_actions()
+        if state.phase in (Phase.ARRANGE, Phase.REARRANGE):
+            actions = tuple(range(NUM_SPLITS))  # these depend on the hand
+        view = ViewBatch.from_views([state.view(seat)], self.table)
+        return _Spot(seat, state.phase, actions, view, path)
+
+
+class _Rows(NamedTuple):
+    """The hands in a spot, row by row.
+
+    Attributes:
+        hands: ``int[N]``, one's own by the hand table's index; -1 to hide them.
+        splits: ``int[N]``, one's own, if committed.
+        shown_hands, shown_splits: ``int[N]``, the opponent's, if exposed.
+        outcomes: ``int[N, 3]``, of each of one's own splits against the hand shown, from
+            the dealer's point of view; to be said where one's own hands are hidden.
+    """
+
+    hands: Integers
+    splits: Integers | None = None
+    shown_hands: Integers | None = None
+    shown_splits: Integers | None = None
+    outcomes: Integers | None = None
+
+    @classmethod
+    def hidden(cls, hands: Integers, splits: Integers, outcomes: Integers) -> _Rows:
+        """Return rows of a dealer who sees of his own hand but its outcomes against others'."""
+        # He has committed to a split, as always; which one is hidden as well.
+        unknown = np.full(len(hands), NONE)
+        return cls(unknown, np.zeros_like(unknown), hands, splits, outcomes)
+
+    def part(self, rows: slice) -> _Rows:
+        """Return some of the rows."""
+        return _Rows(self.hands[rows], *(c if c is None else c[rows] for c in self[1:]))
+
+
+class _Questions:
+    """Asks a policy, in batches, about many hands in the same spot."""
+
+    def __init__(self, policy: Policy, game: HeadsUpGame, batch_size: int, name: str) -> None:
+        self.policy = policy
+        self.game = game
+        self.name = name
+        self.batch_size = batch_size
+        self.bar: Any = progress_bar(0, False)
+        self.table_of_hands = game.classes.table
+        self._layout = layout_of(Game(2, game.rules))
+        self._observation = np.empty((batch_size, self._layout.size), dtype=np.float32)
+        self._mask = np.empty((batch_size, self._layout.num_actions), dtype=np.int8)
+
+    def observe(
+        self, spot: _Spot, rows: _Rows
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]]:
+        """Return observations and masks of at most a batch; the next call overwrites both."""
+        size = len(rows.hands)
+        view = ViewBatch(
+            **{
+                field.name: np.broadcast_to(
+                    getattr(spot.view, field.name),
+                    (size, *getattr(spot.view, field.name).shape[1:]),
+                )
+                for field in fields(ViewBatch)
+            }
+        )
+        view.hands, view.splits = view.hands.copy(), view.splits.copy()
+        view.hands[:, 0] = rows.hands
+        if rows.splits is not None:
+            view.splits[:, 0] = rows.splits
+        if rows.shown_hands is not None:
+            view.hands[:, 1], view.splits[:, 1] = rows.shown_hands, rows.shown_splits
+        observation = self._layout.encode_many(
+            view, self.table_of_hands, out=self._observation[:size]
+        )
+        if rows.outcomes is not None:
+            # The seat is the dealer's, for whom to win, push and lose are 0, 1 and 2.
+            results = self._layout.views(observation)["seats.outcomes"]
+            results[np.arange(size)[:, None], 1, np.arange(NUM_SPLITS), rows.outcomes] = 1.0
+        mask = self._mask[:size]
+        mask[...] = 0
+        mask[:, spot.actions] = 1
+        if spot.phase in (Phase.ARRANGE, Phase.REARRANGE) and rows.outcomes is None:
+            mask[:, spot.actions] = self.table_of_hands.legal_splits[rows.hands]
+        return observation, mask
+
+    def ask(self, spot: _Spot, rows: _Rows) -> FloatArray:
+        """Return the probabilities ``float64[N, actions of the spot]``."""
+        result = np.empty((len(rows.hands), len(spot.actions)))
+        for start in range(0, len(result), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            observation, mask = self.observe(spot, rows.part(part))
+            seats = np.full(len(mask), spot.seat)
+            answers = checked_probabilities(self.policy, observation, mask, self.name, seats)
+            chosen = answers[:, spot.actions]
+            result[part] = chosen / chosen.sum(axis=1, keepdims=True)
+            self.bar.update(len(mask))
+        return result
+
+    def table(self, spot: _Spot) -> FloatArray:
+        """Return the probabilities of all hands and splits, ``float64[K, 3, actions]``."""
+        legal = self.game.legal
+        result = np.full((*legal.shape, len(spot.actions)), 1.0 / len(spot.actions))
+        hands, splits = np.nonzero(legal)
+        result[hands, splits] = self.ask(spot, _Rows(hands, splits))
+        return result
+
+
+class _Opened:
+    """What comes of open hands: sums over dealer's hands, by the punter's hand and split.
+
+    Attributes:
+        opened: by node, ``float64[calls, K * 3 * 3]``: hand, split and outcome.
+        forced: by node, ``float64[K * 3 * 3]``.
+    """
+
+    def __init__(self, game: HeadsUpGame, spots: _Spots) -> None:
+        self.shape = (game.classes.size, NUM_SPLITS, _NUM_OUTCOMES)
+        size = game.classes.size * NUM_SPLITS * _NUM_OUTCOMES
+        self.opened = {
+            node: np.zeros((len(spot.actions), size)) for node, spot in spots.opened.items()
+        }
+        self.forced = {node: np.zeros(size) for node in spots.forced}
+
+    def tables(self, split: FloatArray, calls: Mapping[int, FloatArray]) -> DealerTables:
+        """Return the dealer's tables."""
+        return DealerTables(
+            split=split,
+            calls=calls,
+            opened={
+                node: np.ascontiguousarray(np.moveaxis(sums.reshape(len(sums), *self.shape), 0, -2))
+                for node, sums in self.opened.items()
+            },
+            forced={node: sums.reshape(self.shape) for node, sums in self.forced.items()},
+        )
+
+
+def _by_outcomes(questions: _Questions, spots: _Spots, plan: FloatArray) -> _Opened:
+    """Ask a policy that sees an open hand through outcomes only."""
+    game = questions.game
+    result = _Opened(game, spots)
+    hands, splits = np.nonzero(game.legal)
+    rows = hands * NUM_SPLITS + splits
+    if spots.opened:
+        # Differences of sums: what should be zero may be a rounding error below it.
+        outputs = [[Term(plan, one)] for one in np.eye(_NUM_OUTCOMES)]
+        masses = game.expect(outputs, "punter").clip(0.0)
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        b, j, row = hands[part], splits[part], rows[part]
+        for node, spot in spots.opened.items():
+            for outcome in range(_NUM_OUTCOMES):
+                same = np.full((len(row), NUM_SPLITS), outcome)
+                answers = questions.ask(spot, _Rows.hidden(b, j, same))
+                weighted = answers * masses[b, j, outcome][:, None]
+                result.opened[node][:, row * _NUM_OUTCOMES + outcome] = weighted.T
+        if not spots.forced:
+            continue
+        at, triple = np.nonzero(game.triples[b, j] > 0.0)
+        counts = game.triples[b[at], j[at], triple]
+        outcomes = TRIPLES[triple]
+        for node, spot in spots.forced.items():
+            answers = questions.ask(spot, _Rows.hidden(b[at], j[at], outcomes))
+            _add(result.forced[node], row[at], outcomes, answers * counts[:, None])
+    return result
+
+
+class _Deals(NamedTuple):
+    """Deals in which the punter's hand lies open.
+
+    Attributes:
+        hands, splits: ``int[N]``, the dealer's.
+        shown_hands, shown_splits: ``int[N]``, the punter's.
+        weights: ``float64[N]``, what each counts for.
+    """
+
+    hands: Integers
+    splits: Integers
+    shown_hands: Integers
+    shown_splits: Integers
+    weights: FloatArray
+
+    @property
+    def rows(self) -> _Rows:
+        """What the dealer sees of them."""
+        return _Rows(*self[:4])
+
+
+def _of_deals(questions: _Questions, spots: _Spots, blocks: Iterator[_Deals]) -> _Opened:
+    """Ask a policy about deals as they are, and add up what comes of them."""
+    game = questions.game
+    result = _Opened(game, spots)
+    for deals in blocks:
+        outcomes = _outcomes(game, deals)
+        rows = deals.shown_hands * NUM_SPLITS + deals.shown_splits
+        committed = outcomes[np.arange(len(rows)), deals.splits]
+        for node, spot in spots.opened.items():
+            weighted = questions.ask(spot, deals.rows) * deals.weights[:, None]
+            for call, sums in enumerate(result.opened[node]):
+                np.add.at(sums, rows * _NUM_OUTCOMES + committed, weighted[:, call])
+        for node, spot in spots.forced.items():
+            weighted = questions.ask(spot, deals.rows) * deals.weights[:, None]
+            _add(result.forced[node], rows, outcomes, weighted)
+    return result
+
+
+def _add(sums: FloatArray, rows: Integers, outcomes: Integers, weights: FloatArray) -> None:
+    """Add weights ``[N, 3]`` of splits to the sums of their outcomes ``[N, 3]``."""
+    np.add.at(sums, (rows[:, None] * _NUM_OUTCOMES + outcomes).ravel(), weights.ravel())
+
+
+def _outcomes(game: HeadsUpGame, deals: _Deals) -> npt.NDArray[np.int8]:
+    """Return ``int8[N, 3]``, the outcome of each of the dealer's splits."""
+    strengths = game.classes.strengths
+    shown = strengths[deals.shown_hands, deals.shown_splits]
+    signs = np.sign(strengths[deals.hands] - shown[:, None, :])
+    outcomes: npt.NDArray[np.int8] = OUTCOMES[1 + signs[..., 0], 1 + signs[..., 1]]
+    return outcomes
+
+
+def _all_deals(game: HeadsUpGame, plan: FloatArray) -> Iterator[_Deals]:
+    """Give every pair of disjoint hands with each of their splits that has a weight."""
+    bits = _card_bits(game)
+    hands, splits = np.nonzero(plan > 0.0)
+    for shown in np.flatnonzero(game.active):
+        apart = bits[hands] & bits[shown] == 0
+        a, i = hands[apart], splits[apart]
+        for j in np.flatnonzero(game.legal[shown]):
+            yield _Deals(a, i, np.full(len(a), shown), np.full(len(a), j), plan[a, i])
+
+
+def _drawn_deals(
+    game: HeadsUpGame, split: FloatArray, samples: int, seed: int, half: int
+) -> Iterator[_Deals]:
+    """Give one half of the samples of dealer's hands for each of the punter's hands and splits."""
+    shown_hands, shown_splits = np.nonzero(game.legal)
+    number = samples // 2
+    weights = _disjoint_total(game, game.legal[:, :1]) / number
+    for block, start in enumerate(range(0, len(shown_hands), _BLOCK)):
+        part = slice(start, start + _BLOCK)
+        # A generator for each block and half, told apart by the last word of the counter.
+        counter = np.array([0, 0, block, half], dtype=np.uint64)
+        key = np.array([seed % 2**64, 0], dtype=np.uint64)
+        rng = np.random.Generator(np.random.Philox(counter=counter, key=key))
+        yield _draw(
+            rng,
+            game,
+            split,
+            np.repeat(shown_hands[part], number),
+            np.repeat(shown_splits[part], number),
+            weights,
+        )
+
+
+def _draw(
+    rng: np.random.Generator,
+    game: HeadsUpGame,
+    split: FloatArray,
+    shown_hands: Integers,
+    shown_splits: Integers,
+    weights: FloatArray,
+) -> _Deals:
+    """Draw a dealer's hand, uniformly from the active ones disjoint from each hand, and its split.
+
+    Of k questions, k hands with one split each say more than k / 3 hands with all three.
+
+    Args:
+        rng: the generator.
+        game: the game.
+        split: ``float64[K, 3]``, the dealer's probabilities of splits.
+        shown_hands, shown_splits: ``int[N]``, the punter's.
+        weights: ``float64[K]``, what a deal counts for, by the punter's hand.
+    """
+    table = game.classes.table
+    codes = np.array(table.deck.cards)
+    place = np.zeros(codes[-1] + 1, dtype=np.intp)
+    place[codes] = np.arange(len(codes))
+    # Hands are numbered colexicographically: the first so many have only the first so many cards.
+    count = comb(len(codes) - HAND_SIZE, HAND_SIZE)
+    hands = np.empty(len(shown_hands), dtype=np.int32)
+    left = np.arange(len(hands))
+    while len(left):
+        cards = place[table.cards[rng.integers(count, size=len(left))]]
+        # Moved up by one for each card of the punter's that stands in the way.
+        for taken in place[table.cards[shown_hands[left]]].T[::-1]:
+            cards += cards >= taken[:, None]
+        drawn = table.index(codes[cards])
+        good = game.active[drawn]
+        hands[left[good]] = drawn[good]
+        left = left[~good]
+    splits = sample_actions(split[hands], table.legal_splits[hands], rng.random(len(hands)))
+    return _Deals(hands, splits, shown_hands, shown_splits, weights[shown_hands])
+
+
+def _check_promise(questions: _Questions, spots: _Spots, split: FloatArray) -> None:
+    """Raise a :class:`PolicyError` if a policy that says ``outcomes_only`` looks at its cards."""
+    game = questions.game
+    rng = np.random.Generator(np.random.Philox(key=0))
+    legal = np.stack(np.nonzero(game.legal))
+    rows = legal[:, rng.integers(legal.shape[1], size=_TRIALS)]
+    deals = _draw(rng, game, split, rows[0], rows[1], np.ones(game.classes.size))
+    outcomes = _outcomes(game, deals)
+    committed = np.repeat(outcomes[np.arange(_TRIALS), deals.splits][:, None], NUM_SPLITS, axis=1)
+    for spot in (*spots.opened.values(), *spots.forced.values()):
+        said = committed if spot.phase is Phase.CALL else outcomes
+        seen = questions.ask(spot, deals.rows)
+        unseen = questions.ask(spot, _Rows.hidden(deals.shown_hands, deals.shown_splits, said))
+        if spot.phase is Phase.REARRANGE:
+            # Splits of one outcome are as good as each other.
+            kinds = np.eye(_NUM_OUTCOMES)[outcomes]
+            seen, unseen = (np.einsum("ns,nso->no", p, kinds) for p in (seen, unseen))
+        wrong = np.abs(seen - unseen).max(axis=1) > SUM_TOLERANCE
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            cards = game.classes.table.cards
+            mine, shown = (
+                " ".join(map(card_text, cards[hand].tolist()))
+                for hand in (deals.hands[row], deals.shown_hands[row])
+            )
+            raise PolicyError(
+                f"policy {questions.name!r}, seat {spot.seat}, phase {spot.phase.name} after"
+                f" {spot.after[0].name}: it says outcomes_only, but with {mine} (split"
+                f" {deals.splits[row]}) against {shown} (split {deals.shown_splits[row]}) it"
+                f" answers {seen[row].tolist()}, and {unseen[row].tolist()} if it is shown the"
+                " outcomes without its cards; it should not have the attribute"
+            )
+
+
+def _disjoint_total(game: HeadsUpGame, counted: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return ``float64[K]``: for each hand, the sum over disjoint hands of ``counted[K, n]``."""
+    none = np.zeros((game.classes.size, NUM_SPLITS, 0))
+    weights = np.zeros((game.classes.size, NUM_SPLITS, 1))
+    weights[:, 0, 0] = counted.sum(axis=1)
+    return game.sums(none, none, weights, "punter").total[:, 0]
+
+
+def _card_bits(game: HeadsUpGame) -> npt.NDArray[np.int64]:
+    """Return ``int64[K]``, the cards of each hand as bits."""
+    cards = game.classes.table.cards[:-1].astype(np.int64)
+    bits: npt.NDArray[np.int64] = (np.int64(1) << cards).sum(axis=1)
+    return bits
+
+
+def _whole(name: str, value: object, low: int | None) -> int:
+    number = as_integer(value)
+    if number is None or (low is not None and number < low):
+        bound = "" if low is None else f" of {low} or more"
+        raise DealError(f"{name}: expected an integer{bound}, got {value!r}")
+    return number
