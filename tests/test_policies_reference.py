@@ -17,8 +17,8 @@ from shuiyu_env.core.game import State
 from shuiyu_env.core.hands import Outcome, compare, ranking
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import available, checked_probabilities, load
-from shuiyu_env.policy import Policy
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform, chances
+from shuiyu_env.policy import Policy
 from shuiyu_env.tables import hand_table
 
 REFERENCE = (Uniform(), Honest(), Cautious(), Bluffer(), Honest(1.0), Bluffer(1.0), Bluffer(0.0))

@@ -173,6 +173,10 @@ def nashconv(
         RulesError: stakes, no rules, or rules that are not those of the tables.
         PolicyError: no policy, or one that answers with something unusable.
     """
+    made = getattr(policy, "policy_tables", None)
+    if callable(made):  # an equilibrium, say, which need not be asked
+        policy = made()
+        options = {}
     if isinstance(policy, PolicyTables):
         if rules is not None and resolve_rules(rules) != policy.game.rules:
             raise RulesError("the tables were made for other rules: leave rules out")

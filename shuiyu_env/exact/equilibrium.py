@@ -121,30 +121,41 @@ class Equilibrium:
 
     @cached_property
     def _masses(self) -> npt.NDArray[np.float64]:
-        """For the punter's hands and splits, the dealer's hands by outcome, ``float64[K, 3, 3]``."""
+        """The dealer's hands by outcome against each hand and split, ``float64[K, 3, 3]``."""
         return self.game.masses(self.game.plan(self.table("dealer.split")))
 
-    def policy_tables(self) -> PolicyTables:
-        """Return its tables as the exact evaluation takes them."""
-        game = self.game
+    def policy_tables(self, game: HeadsUpGame | None = None) -> PolicyTables:
+        """Return its tables as the exact evaluation takes them.
+
+        Args:
+            game: its game by single hands, where its own is by rank multisets; by default
+                its own.
+        """
+        own, game = self.game, self.game if game is None else game
+        # From classes of its own to those of the game asked for.
+        of = own.classes.class_of[game.classes.representative]
+
+        def table(node: Node) -> FloatArray:
+            return self.table(_name(node))[of]
+
+        masses = self._masses[of]
         opened = {}
         for contest in game.opened:
-            _, calls = contest.solve(self._masses.reshape(-1, NUM_OUTCOMES))
-            by_outcome = calls.reshape(*self._masses.shape, -1)
-            opened[contest.node.id] = (self._masses[..., None] * by_outcome).swapaxes(-1, -2)
-        nodes = game.tree.nodes
+            _, calls = contest.solve(masses.reshape(-1, NUM_OUTCOMES))
+            by_outcome = calls.reshape(*masses.shape, -1)
+            opened[contest.node.id] = (masses[..., None] * by_outcome).swapaxes(-1, -2)
         return PolicyTables(
             game=game,
             dealer=DealerTables(
-                split=self.table("dealer.split"),
-                calls={node.id: self.table(_name(node)) for node in game.hidden},
+                split=self.table("dealer.split")[of],
+                calls={node.id: table(node) for node in game.hidden},
                 opened=opened,
                 forced={node.id: game.best_forced(node) for node in game.forced},
             ),
             punter=PunterTables(
-                split=self.table("punter.split"),
-                declare=self.table("punter.declare"),
-                replies={node: self.table(_name(nodes[node])) for node in game.reply_nodes},
+                split=self.table("punter.split")[of],
+                declare=self.table("punter.declare")[of],
+                replies={node: table(game.tree.nodes[node]) for node in game.reply_nodes},
             ),
         )
 
@@ -326,6 +337,7 @@ def load_equilibrium(path: str | os.PathLike[str], rules: RuleSet | None = None)
                 )
             stored = RuleSet.from_dict(header["rules"])
             planes = {name: archive[name] for name in archive.files if name != _HEADER}
+            float(header["info"]["nashconv"])
     except CheckpointError:
         raise
     except FileNotFoundError:

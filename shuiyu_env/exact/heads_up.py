@@ -297,13 +297,16 @@ class HeadsUpGame:
                 greater.add(number, weights, paid[lose] - push)
         lessers = _Columns.joined(less, by_special, dtype)
         sums = self.sums(lessers, greater.stacked(dtype), total.stacked(dtype), side)
-        result = np.zeros((*shape, len(outputs)))
-        result[:, :, total.numbers] += sums.total[:, None, :]
-        result[:, :, less.numbers] += sums.less[..., : len(less.numbers)]
-        result[:, :, greater.numbers] += sums.greater
-        special = sums.less[..., len(less.numbers) :] * dealer_special[:, None, None]
-        result[:, :, by_special.numbers] += special
-        return result
+        result = np.zeros((len(outputs), *shape))  # one after the other in memory
+        for k, number in enumerate(total.numbers):
+            result[number] += sums.total[:, k, None]
+        for k, number in enumerate(less.numbers):
+            result[number] += sums.less[..., k]
+        for k, number in enumerate(greater.numbers):
+            result[number] += sums.greater[..., k]
+        for k, number in enumerate(by_special.numbers, len(less.numbers)):
+            result[number] += sums.less[..., k] * dealer_special[:, None]
+        return np.moveaxis(result, 0, -1)
 
     def punter_values(self, dealer: DealerTables, dtype: Any = np.float64) -> PunterValues:
         """Return what the punter's decisions are worth against a dealer."""

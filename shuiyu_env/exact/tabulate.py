@@ -451,11 +451,13 @@ def _all_deals(game: HeadsUpGame, plan: FloatArray) -> Iterator[_Deals]:
     """Give every pair of disjoint hands with each of their splits that has a weight."""
     bits = _card_bits(game)
     hands, splits = np.nonzero(plan > 0.0)
-    for shown in np.flatnonzero(game.active):
-        apart = bits[hands] & bits[shown] == 0
-        a, i = hands[apart], splits[apart]
-        for j in np.flatnonzero(game.legal[shown]):
-            yield _Deals(a, i, np.full(len(a), shown), np.full(len(a), j), plan[a, i])
+    shown_hands, shown_splits = np.nonzero(game.legal)
+    step = max(1, 4 * _BLOCK // len(hands))
+    for start in range(0, len(shown_hands), step):
+        b, j = shown_hands[start : start + step], shown_splits[start : start + step]
+        row, column = np.nonzero(bits[hands] & bits[b][:, None] == 0)
+        a, i = hands[column], splits[column]
+        yield _Deals(a, i, b[row], j[row], plan[a, i])
 
 
 def _drawn_deals(

@@ -29,16 +29,42 @@ def _checkpoint(path: Path, game: Game | None) -> Policy:
     return load_policy(path, game=game)
 
 
+def _equilibrium(game: Game | None) -> Policy:
+    # Solving, and reading a solution, is compiled code that no other policy needs.
+    from shuiyu_env.exact.store import equilibrium_of
+
+    game = Game(2) if game is None else game
+    if game.num_players != 2:
+        raise PolicyError(
+            f"an equilibrium is known heads-up only, not for {game.num_players} seats: choose"
+            f" another policy ({', '.join(name for name in _NAMES if name != 'equilibrium')})"
+        )
+    if game.reward != "transfer":
+        raise PolicyError(
+            f"an equilibrium is known for reward='transfer' only: with {game.reward!r} the game is"
+            " not zero-sum"
+        )
+    return equilibrium_of(game.rules)
+
+
+def _equilibrium_file(path: Path, game: Game | None) -> Policy:
+    from shuiyu_env.exact.equilibrium import load_equilibrium
+
+    return load_equilibrium(path, None if game is None else game.rules)
+
+
 #: Policies by name; each is made for a game, which may be ``None``.
 _NAMES: dict[str, Callable[[Game | None], Policy]] = {
     "uniform": lambda game: Uniform(),
     "cautious": lambda game: Cautious(),
     "honest": lambda game: Honest(),
     "bluffer": lambda game: Bluffer(),
+    "equilibrium": _equilibrium,
 }
 
 #: Readers of files, by the end of the file's name.
 _SUFFIXES: dict[str, Callable[[Path, Game | None], Policy]] = {
+    ".npz": _equilibrium_file,
     ".safetensors": _checkpoint,
 }
 
@@ -58,12 +84,14 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
     Args:
         spec: one of
 
-            * a name of :func:`available`, such as ``"honest"``;
-            * the path of a checkpoint, ``*.safetensors``;
+            * a name of :func:`available`, such as ``"honest"``; ``"equilibrium"`` is one
+              of the heads-up game: shipped for the presets, otherwise solved, once;
+            * the path of a checkpoint, ``*.safetensors``, or of an equilibrium, ``*.npz``;
             * ``"module:attribute"``: an object with a method ``probabilities``,
               or a class or function that makes one when called without arguments;
             * a policy, which is returned as it is.
-        game: the game it is to play; a policy made for another game is refused.
+        game: the game it is to play, heads-up ``nanning`` where it matters; a policy
+            made for another game is refused.
 
     Raises:
         PolicyError: there is no such policy, file, module or attribute, or what

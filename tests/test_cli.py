@@ -1,0 +1,119 @@
+"""The ``shuiyu`` command, as it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shuiyu_env.cli import main
+from shuiyu_env.exact import load_equilibrium
+from shuiyu_env.exact.solver import Solver
+
+TINY = '{"preset": "dahua", "deck": {"ranks": 2, "suits": 4}}'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SHUIYU_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_solve_and_exploitability(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "plot.png"
+    assert main(["solve", "--rules", TINY, "--target", "1e-3", "--plot", str(plot)]) == 0
+    printed = capsys.readouterr().out
+    assert "iteration" in printed
+    assert "NashConv" in printed
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    (path,) = cache.iterdir()
+    value = load_equilibrium(path).info["nashconv"]
+    assert value <= 1e-3
+    # The file, and the name that finds it, are as exploitable as the solver said.
+    out = tmp_path / "result.json"
+    for policy in (str(path), "equilibrium"):
+        assert main(["exploitability", policy, "--rules", TINY, "--json", str(out)]) == 0
+        result = json.loads(out.read_text())
+        assert result["nashconv"]["low"] == pytest.approx(value, abs=1e-12)
+        assert result["rules"]["deck"] == {"ranks": 2, "suits": 4}
+    printed = capsys.readouterr().out
+    assert "value to punter" in printed
+    assert "exploitability" in printed
+    assert main(["exploitability", "honest", "--rules", TINY]) == 0
+
+
+def test_rules_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_text(TINY)
+    out = tmp_path / "solved.npz"
+    arguments = ["solve", "--rules", str(file), "--out", str(out), "--target", "0.01"]
+    assert main([*arguments, "--algorithm", "cfr+", "--threads", "1"]) == 0
+    assert load_equilibrium(out).info["algorithm"] == "cfr+"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solve", "--rules", "nannin"], "did you mean 'nanning'"),
+        (["solve", "--rules", "{"], "--rules: expected a JSON object"),
+        (["solve", "--rules", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["solve", "--rules", '{"max_stake": 3}'], "expected max_stake=1, got 3"),
+        (["solve", "--rules", TINY, "--algorithm", "cfrr"], "did you mean 'cfr'"),
+        (["solve", "--rules", TINY, "--target", "-1"], "target: expected"),
+        (["solve", "--rules", TINY, "--out", "x.txt"], "expected a file ending in .npz"),
+        (
+            ["solve", "--rules", TINY, "--target", "1e-12", "--max-iterations", "2"],
+            "the target was not reached in 2 iterations",
+        ),
+        (["exploitability", "honst", "--rules", TINY], "did you mean 'honest'"),
+        (["exploitability", "honest", "--rules", TINY, "--samples", "0"], "samples"),
+    ],
+)
+def test_errors_are_messages(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_an_interrupted_solution_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "solved.npz"
+    arguments = ["solve", "--rules", TINY, "--target", "1e-9", "--max-iterations", "8"]
+    arguments += ["--out", str(out)]
+    step = Solver.step
+
+    def interrupted(self: Solver) -> None:
+        if self.iteration == 4:
+            raise KeyboardInterrupt
+        step(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Solver, "step", interrupted)
+        assert main(arguments) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("*.npz")] == ["solved.checkpoint.npz"]
+    main(arguments)
+    assert load_equilibrium(out).info["iterations"] == 8
+    assert not list(tmp_path.glob("*checkpoint*"))
+
+
+def test_the_module_is_the_command() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "shuiyu_env", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "exploitability" in result.stdout
+    result = subprocess.run(
+        [sys.executable, "-m", "shuiyu_env"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert np.isin("solve", result.stderr.split()) or "COMMAND" in result.stderr
