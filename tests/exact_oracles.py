@@ -27,6 +27,8 @@ from shuiyu_env.tables import hand_table
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.integer[Any]]
 
+_PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
 
 class Values(NamedTuple):
     """What a policy is worth, in units to the punter per deal."""
@@ -490,7 +492,7 @@ class GameTree:
             b_eq=right,
             bounds=[(0, None)] * self.sizes[1] + [free] * (len(unknown) + 1),
             method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+            options=_PRECISE,
         )
         assert solution.status == 0, solution.message
         return float(-solution.fun)
@@ -529,14 +531,16 @@ def open_contest_value(rules: RuleSet, masses: Sequence[float]) -> float:
     divided = np.zeros((types, types * size + size))
     for outcome in range(types):
         divided[outcome, outcome * size : (outcome + 1) * size] = 1.0
+    scale = float(np.sum(masses)) or 1.0
     solution = scipy.optimize.linprog(
         np.repeat([0.0, 1.0], [types * size, size]),
         A_ub=np.array(rows),
         b_ub=np.zeros(len(rows)),
         A_eq=divided,
-        b_eq=np.asarray(masses, dtype=float),
+        b_eq=np.asarray(masses, dtype=float) / scale,
         bounds=[(0, None)] * (types * size) + [(None, None)] * size,
         method="highs",
+        options=_PRECISE,
     )
     assert solution.status == 0, solution.message
-    return float(solution.fun)
+    return float(solution.fun) * scale
