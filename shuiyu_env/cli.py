@@ -160,6 +160,11 @@ def _exploitability(options: argparse.Namespace) -> None:
 
     rules = _rules(options.rules)
     policy = load(options.policy, Game(2, rules))
+    if "torch" in sys.modules:
+        import torch
+
+        # Batches are small, and several threads wait for each other more than they help.
+        torch.set_num_threads(options.threads or 1)
     result = nashconv(
         policy,
         rules,

@@ -474,7 +474,10 @@ class GameTree:
         rows, columns, numbers = [0], [0], [1.0]
         for number, decision in enumerate(punter):
             rows += [number + 1] * (1 + len(decision.actions))
-            columns += [decision.parent, *range(decision.first, decision.first + len(decision.actions))]
+            columns += [
+                decision.parent,
+                *range(decision.first, decision.first + len(decision.actions)),
+            ]
             numbers += [-1.0] + [1.0] * len(decision.actions)
         equal = scipy.sparse.csr_matrix(
             (numbers, (rows, columns)), shape=(len(punter) + 1, less.shape[1])

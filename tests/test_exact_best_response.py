@@ -25,7 +25,6 @@ from shuiyu_env.observation import layout_of
 from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform
 
-
 EIGHT, NINE = Deck(2, 4), Deck(3, 3)
 
 # Every preset, every declaration by itself, every option where it matters.
@@ -174,17 +173,22 @@ def test_all_lines_of_play_on_nine_cards(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RULES)
-def test_all_lines_of_play_with_all_policies(name: str) -> None:
-    for deck in (EIGHT, NINE):
-        check_on_tree(of_deck(name, deck))
+@pytest.mark.parametrize("name", [name for name in RULES if name not in PRESETS])
+def test_all_lines_of_play_on_nine_cards_by_option(name: str) -> None:
+    check_on_tree(of_deck(name, NINE), some_policies(name))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_lines_of_play_with_all_policies(name: str) -> None:
+    check_on_tree(of_deck(name, NINE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
 def test_all_lines_of_play_of_rules_drawn_at_random(seed: int) -> None:
-    rng = random.Random(seed)
-    check_on_tree(replace(random_rules(rng, [EIGHT, NINE, Deck(9, 1)]), max_stake=1))
+    rules = random_rules(random.Random(seed), [EIGHT, NINE, Deck(9, 1)])
+    check_on_tree(replace(rules, max_stake=1), ["random", "random, outcomes only"])
 
 
 # ---- Against OpenSpiel -----------------------------------------------------------------------
@@ -231,12 +235,9 @@ def test_openspiel_by_option(name: str, policy: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "policy"), [("nanning", "bluffer"), ("dahua", "waves"), ("dahua_house", "network")]
-)
-def test_openspiel_on_nine_cards(name: str, policy: str) -> None:
-    rules = of_deck(name, NINE)
-    check_in_openspiel(rules, POLICIES[policy](rules))
+def test_openspiel_on_nine_cards() -> None:
+    rules = of_deck("dahua", NINE)
+    check_in_openspiel(rules, Waves(6))
 
 
 # ---- Against all deals at once ---------------------------------------------------------------
@@ -270,8 +271,9 @@ def test_all_deals(name: str, deck: Deck, outcomes_only: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("outcomes_only", [False, True])
-@pytest.mark.parametrize("deck", [Deck(5, 2), Deck(4, 3), Deck(13, 1)])
+@pytest.mark.parametrize(
+    ("deck", "outcomes_only"), [(Deck(5, 2), False), (Deck(4, 3), False), (Deck(13, 1), True)]
+)
 @pytest.mark.parametrize("name", [*PRESETS, "all changed", "force pushes", "showdown, dear"])
 def test_all_deals_by_option(name: str, deck: Deck, outcomes_only: bool) -> None:
     check_all_deals(of_deck(name, deck), outcomes_only)
@@ -286,32 +288,38 @@ def test_all_deals_of_sixteen_cards(name: str) -> None:
 # ---- Against linear programmes ---------------------------------------------------------------
 
 
-def check_solution(rules: RuleSet, value: float, target: float, **options: Any) -> None:
-    equilibrium = solve(rules, target, **options)
+def check_solution(rules: RuleSet, value: float, target: float, algorithm: str | None) -> None:
+    equilibrium = solve(rules, target, algorithm=algorithm, max_iterations=100)
     result = equilibrium.nashconv()
     at = float(result.value)
     # What both sides could make of it encloses the value of the game.
     assert at - float(result.dealer_gain) <= value + 1e-9
     assert at + float(result.punter_gain) >= value - 1e-9
     assert abs(at - value) <= float(result.nashconv) + 1e-9
+    # Probabilities are kept as multiples of 1/240, which on a small deck is felt.
+    assert float(result.nashconv) < target + 0.02
     last = equilibrium.info["convergence"][-1]
     assert last["low"] - 1e-6 <= value <= last["high"] + 1e-6
-    # Probabilities are kept as multiples of 1/240, which on a small deck is felt.
     assert last["nashconv"] <= target
-    assert float(result.nashconv) < 0.01
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_solutions_on_eight_cards(name: str) -> None:
     rules = of_deck(name, EIGHT)
-    check_solution(rules, GameTree(rules).game_value(), 1e-5)
+    check_solution(rules, GameTree(rules).game_value(), 1e-5, "pcfr+5")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_solutions_on_nine_cards(name: str) -> None:
+    rules = of_deck(name, NINE)
+    check_solution(rules, GameTree(rules).game_value(), 0.02, None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
-def test_solutions_on_nine_cards(name: str) -> None:
+def test_solutions_on_nine_cards_by_option(name: str) -> None:
     rules = of_deck(name, NINE)
-    check_solution(rules, GameTree(rules).game_value(), 1e-4)
+    check_solution(rules, GameTree(rules).game_value(), 1e-4, "pcfr+5")
 
 
 def with_and_without_attack(others: tuple[str, ...], deck: Deck) -> tuple[RuleSet, RuleSet]:

@@ -271,9 +271,7 @@ def test_full_deck_by_ranks(side: Side) -> None:
     weights = np.random.default_rng(8).normal(size=(classes.size, 3, 1))
     found = disjoint_sums(classes, None).outcomes(weights, side)
     of_hand = classes.class_of
-    check_full_deck(
-        "next_group", side, Sums(*(part[of_hand] for part in found)), weights[of_hand]
-    )
+    check_full_deck("next_group", side, Sums(*(part[of_hand] for part in found)), weights[of_hand])
 
 
 @pytest.mark.slow

@@ -23,13 +23,13 @@ from shuiyu_env.core.hands import NUM_SPLITS, Outcome, compare, legal_splits, sp
 from shuiyu_env.core.rules import PRESETS, RuleSet
 from shuiyu_env.exact.heads_up import DealerTables, HeadsUpGame, PolicyTables, heads_up_game
 from shuiyu_env.exact.rearrange import outcome_triples
-from shuiyu_env.exact.tabulate import _Questions, _Rows, _Spot, _Spots, tabulate
+from shuiyu_env.exact.tabulation import _Questions, _Rows, _Spot, _Spots, tabulate
 from shuiyu_env.observation import infer_layout, layout_of
 from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform
 
 # The package lends the function under the module's name.
-MODULE = sys.modules["shuiyu_env.exact.tabulate"]
+MODULE = sys.modules["shuiyu_env.exact.tabulation"]
 
 Answer = npt.NDArray[np.float64]
 
@@ -453,6 +453,19 @@ def test_samples_are_reproducible_whatever_the_batch() -> None:
     assert len({run(seed=seed) for seed in (0, 7, -7, 2**63)}) == 4
 
 
+def test_every_row_has_samples_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE, "_BLOCK", 1)
+    game = heads_up_game(RULES["nanning"], False)
+    split = np.where(game.legal, 1 / 3, 0.0)
+    halves = [list(MODULE._drawn_deals(game, split, 40, 3, half)) for half in range(2)]
+    drawn: dict[int, set[bytes]] = {}
+    for deals in (*halves[0], *halves[1]):
+        assert np.unique(deals.shown_hands).size == 1
+        drawn.setdefault(int(deals.shown_hands[0]), set()).add(deals.hands.tobytes())
+    # Three splits and two halves: the same hand meets others every time.
+    assert {len(others) for others in drawn.values()} == {6}
+
+
 @pytest.mark.usefixtures("sampled")
 def test_a_promise_is_used_where_pairs_are_too_many() -> None:
     assert tabulate(Blind(), RULES["nanning"]).halves is None
@@ -468,7 +481,7 @@ def test_a_game_without_open_hands_needs_no_samples(monkeypatch: pytest.MonkeyPa
     assert_valid(tables)
 
 
-@pytest.mark.parametrize("policy", [Blind(), Hashed(), Plain(Uniform())])
+@pytest.mark.parametrize("policy", [Blind(), Hashed(), Honest(), Plain(Honest())])
 @pytest.mark.parametrize("most", [0, 10**7])
 def test_the_bar_ends_where_it_should(
     policy: Any, most: int, monkeypatch: pytest.MonkeyPatch

@@ -358,7 +358,8 @@ def test_every_registered_name_is_a_policy_for_the_presets(rules: str, seats: in
     game = Game(seats, rules)
     rows = rows_of(some_states(game, 1))
     for name in available():
-        checked_probabilities(load(name, game), *rows, name)
+        if name != "equilibrium" or seats == 2:
+            checked_probabilities(load(name, game), *rows, name)
 
 
 @pytest.mark.parametrize("name", ["uniform", "honest", "cautious", "bluffer"])

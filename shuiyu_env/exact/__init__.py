@@ -12,7 +12,7 @@ from shuiyu_env.exact.equilibrium import Equilibrium, load_equilibrium
 from shuiyu_env.exact.heads_up import PolicyTables
 from shuiyu_env.exact.solving import solve
 from shuiyu_env.exact.store import equilibrium_of
-from shuiyu_env.exact.tabulate import tabulate
+from shuiyu_env.exact.tabulation import tabulate
 
 __all__ = [
     "Bound",

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from shuiyu_env.core.errors import PolicyError, RulesError, ShuiyuError
 from shuiyu_env.core.rules import RuleSet, resolve_rules
 from shuiyu_env.exact.heads_up import HeadsUpGame, PolicyTables, PunterTables, PunterValues
-from shuiyu_env.exact.tabulate import tabulate
+from shuiyu_env.exact.tabulation import tabulate
 from shuiyu_env.policy import Policy
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -159,9 +159,9 @@ def nashconv(
     """Return how exploitable a policy is in the heads-up game.
 
     Args:
-        policy: a policy, or what :func:`~shuiyu_env.exact.tabulate.tabulate` made of one.
+        policy: a policy, or what :func:`~shuiyu_env.exact.tabulation.tabulate` made of one.
         rules: the rules; may be left out where tables say.
-        **options: of :func:`~shuiyu_env.exact.tabulate.tabulate`, for a policy.
+        **options: of :func:`~shuiyu_env.exact.tabulation.tabulate`, for a policy.
 
     Returns:
         Exact numbers for tables that are exact: those of policies that read an open

@@ -239,7 +239,7 @@ class HeadsUpGame:
         return float(units) / self.num_deals
 
     @cached_property
-    def triples(self) -> npt.NDArray[np.floating[Any]]:
+    def triples(self) -> npt.NDArray[np.int32]:
         """How many active dealer's hands have each triple of outcomes; see ``outcome_triples``."""
         return outcome_triples(self.classes, self.active)
 

@@ -40,7 +40,7 @@ _DEALER_WINS, _PUSH, _PUNTER_WINS = map(int, Outcome)
 
 def outcome_triples(
     classes: HandClasses, active: npt.NDArray[np.bool_], threads: int | None = None
-) -> npt.NDArray[np.float64]:
+) -> npt.NDArray[np.int32]:
     """Count the dealer's hands by the triple of outcomes of their splits.
 
     A split that is not legal counts as the hand's split 0, as everywhere.
@@ -52,7 +52,7 @@ def outcome_triples(
         threads: see :class:`~shuiyu_env.exact.dominance.DisjointSums`.
 
     Returns:
-        ``float64[K, 3, 27]``: for each hand and split of the punter, hands disjoint
+        ``int32[K, 3, 27]``: for each hand and split of the punter, hands disjoint
         from it, by :data:`TRIPLES`.
     """
     threads = os.cpu_count() or 1 if threads is None else threads
@@ -92,14 +92,14 @@ def outcome_triples(
         out += part
     _add_own(sums.tail, sums.head, active, out)
     counts: npt.NDArray[np.int32] = out.reshape(classes.size, NUM_SPLITS, _NUM_TRIPLES)
-    return counts.astype(np.float64)
+    return counts
 
 
 def _by_ranks(
     classes: HandClasses, active: npt.NDArray[np.bool_], threads: int
-) -> npt.NDArray[np.float64]:
-    disjoint = disjoint_sums(classes, None).by_ranks.disjoint * active
-    out = np.zeros((classes.size, NUM_SPLITS, _NUM_TRIPLES))
+) -> npt.NDArray[np.int32]:
+    disjoint = (disjoint_sums(classes, None).by_ranks.disjoint * active).astype(np.int32)
+    out = np.zeros((classes.size, NUM_SPLITS, _NUM_TRIPLES), dtype=np.int32)
 
     def work(first: int, last: int) -> None:
         _count_all((first, last), disjoint, classes.strengths.astype(np.int32), OUTCOMES, out)
@@ -219,7 +219,7 @@ def _count_all(bounds, disjoint, strengths, outcomes, out):  # type: ignore[no-u
     """Count over all pairs of classes, as often as each has disjoint hands."""
     for b in range(bounds[0], bounds[1]):
         for a in range(len(strengths)):
-            if disjoint[b, a] == 0.0:
+            if disjoint[b, a] == 0:
                 continue
             for j in range(NUM_SPLITS):
                 triple = 0

@@ -64,21 +64,21 @@ def leaf_masses(tables: PolicyTables, side: Side) -> Iterator[tuple[Node, Floats
     own = (game.classes.multiplicity / game.num_deals)[:, None]
     declared = punter[..., None] * tables.punter.declare
     for node in game.hidden:
-        position = game.position(node)
+        coming = declared[..., game.position(node)]
         for k, child in enumerate(map(game.tree.nodes.__getitem__, node.children.values())):
             calling = dealer * tables.dealer.calls[node.id][..., k]
             leaves = _leaves(tables, child)
-            if side == "punter":
+            if not coming.any() or not calling.any():
+                yield from ((leaf, np.zeros((*game.legal.shape, _COLUMNS))) for leaf, _ in leaves)
+            elif side == "punter":
                 special = any(_pays_otherwise(leaf) for leaf, _ in leaves)
                 columns = _by_column(game, calling, side, special)
                 for leaf, chance in leaves:
-                    mine = own * declared[..., position] * chance
-                    yield leaf, mine[..., None] * columns
-                continue
-            for leaf, chance in leaves:
-                theirs = declared[..., position] * chance
-                columns = _by_column(game, theirs, side, _pays_otherwise(leaf))
-                yield leaf, (own * calling)[..., None] * columns
+                    yield leaf, (own * coming * chance)[..., None] * columns
+            else:
+                for leaf, chance in leaves:
+                    columns = _by_column(game, coming * chance, side, _pays_otherwise(leaf))
+                    yield leaf, (own * calling)[..., None] * columns
     if side == "dealer":
         return
     for contest in game.opened:
@@ -173,7 +173,7 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
     # Rounded, so that equal hands are equal.
     chance = np.round(np.where(total > 0.0, won / np.where(total > 0.0, total, 1.0), 0.0), 10)
     masses = mine * game.classes.multiplicity[:, None] / game.num_deals
-    binned = _Bins(chance, masses * total, bins)
+    binned = _Bins(chance, masses, bins)
     by_outcome = binned.sums(masses[..., None] * outcomes)
     return Strength(
         side=side,

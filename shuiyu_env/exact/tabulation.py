@@ -20,8 +20,9 @@ from __future__ import annotations
 
 __all__ = ["MOST_PAIRS", "tabulate"]
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from math import comb
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ def tabulate(
         rules: the rules: a preset's name, a :class:`RuleSet` or a mapping.
         samples: even; if what comes of open hands must be sampled, how many dealer's
             hands are drawn for each of the punter's hands and splits, half of them
-            for each of :attr:`PolicyTables.halves`. They cost as many questions each.
+            for each of :attr:`PolicyTables.halves`. Each is a question by itself.
         seed: of the samples, an integer. They do not depend on ``batch_size``.
         batch_size: rows that the policy is asked at once.
         progress: whether to show a progress bar (if tqdm is installed).
@@ -122,43 +123,34 @@ def tabulate(
     hands = np.arange(game.classes.size)
     dealer_split = questions.ask(spots.dealer_arranges, _Rows(hands))
     plan = game.plan(dealer_split)
-    opened: list[_Opened]
+    points = int(game.legal.sum())
+    # How to ask about open hands, once or by halves, and how many rows of questions that makes.
+    parts: list[Callable[[], _Opened]]
     if not spots.opened and not spots.forced:
-        way, rows = "nothing", 0
+        parts, rows = [partial(_Opened, game, spots)], 0
     elif getattr(policy, "outcomes_only", False):
         _check_promise(questions, spots, dealer_split)
-        way = "outcomes"
-        rows = int(game.legal.sum()) * _NUM_OUTCOMES * len(spots.opened)
+        parts = [partial(_by_outcomes, questions, spots, plan)]
+        rows = points * _NUM_OUTCOMES * len(spots.opened)
         if spots.forced:
             rows += int((game.triples[game.legal] > 0.0).sum()) * len(spots.forced)
     elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
-        way = "pairs"
+        parts = [partial(_of_deals, questions, spots, _all_deals(game, plan))]
         others = _disjoint_total(game, plan > 0.0)
         rows = round(float((others[:, None] * game.legal).sum())) * spots.num_open
     else:
-        way = "samples"
-        rows = int(game.legal.sum()) * samples * spots.num_open
-    rows += len(hands) + int(game.legal.sum()) * (1 + len(spots.calls) + len(spots.replies))
-    with progress_bar(rows, progress, unit="row", unit_scale=True) as bar:
-        questions.bar = bar
+        drawn = [_drawn_deals(game, dealer_split, samples, seed, half) for half in range(2)]
+        parts = [partial(_of_deals, questions, spots, deals) for deals in drawn]
+        rows = points * samples * spots.num_open
+    rows += len(hands) + points * (1 + len(spots.calls) + len(spots.replies))
+    with progress_bar(rows, progress, unit="row", unit_scale=True) as questions.bar:
         calls = {node: questions.table(spot) for node, spot in spots.calls.items()}
         punter = PunterTables(
             split=questions.ask(spots.punter_arranges, _Rows(hands)),
             declare=questions.table(spots.declare),
             replies={node: questions.table(spot) for node, spot in spots.replies.items()},
         )
-        if way == "outcomes":
-            opened = [_by_outcomes(questions, spots, plan)]
-        elif way == "pairs":
-            opened = [_of_deals(questions, spots, _all_deals(game, plan))]
-        elif way == "samples":
-            opened = [
-                _of_deals(questions, spots, _drawn_deals(game, dealer_split, samples, seed, half))
-                for half in range(2)
-            ]
-        else:
-            opened = [_Opened(game, spots)]
-    dealers = [part.tables(dealer_split, calls) for part in opened]
+        dealers = [part().tables(dealer_split, calls) for part in parts]
     if len(dealers) == 1:
         return PolicyTables(game, dealers[0], punter)
     first, second = dealers
