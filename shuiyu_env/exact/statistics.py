@@ -169,11 +169,11 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
     (theirs,) = map(game.plan, players.values())
     outcomes = np.clip(game.expect([[Term(theirs, one)] for one in _ONE_OF_EACH], side), 0.0, None)
     total = outcomes.sum(axis=-1)
-    won = outcomes[..., Outcome.DEALER_WINS if side == "dealer" else Outcome.PUNTER_WINS]
+    won = outcomes[..., Outcome.PUNTER_WINS]
     # Rounded, so that equal hands are equal.
     chance = np.round(np.where(total > 0.0, won / np.where(total > 0.0, total, 1.0), 0.0), 10)
     masses = mine * game.classes.multiplicity[:, None] / game.num_deals
-    binned = _Bins(chance, masses, bins)
+    binned = _Bins(chance, masses * total, bins)
     by_outcome = binned.sums(masses[..., None] * outcomes)
     return Strength(
         side=side,

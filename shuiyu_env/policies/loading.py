@@ -64,8 +64,8 @@ _NAMES: dict[str, Callable[[Game | None], Policy]] = {
 
 #: Readers of files, by the end of the file's name.
 _SUFFIXES: dict[str, Callable[[Path, Game | None], Policy]] = {
-    ".npz": _equilibrium_file,
     ".safetensors": _checkpoint,
+    ".npz": _equilibrium_file,
 }
 
 
