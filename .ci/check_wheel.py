@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import shuiyu_env
-from shuiyu_env import Game, shuiyu_v0
+from shuiyu_env import PRESETS, Game, shuiyu_v0
 
 home = Path(shuiyu_env.__file__).parent
 if "site-packages" not in home.parts or not (home / "py.typed").exists():
@@ -23,8 +23,12 @@ for heavy in ("torch", "numba"):
         sys.exit(f"the environment imported {heavy}")
 
 from shuiyu_env.evaluation import play_match  # noqa: E402
+from shuiyu_env.exact.store import SHIPPED, find  # noqa: E402
 from shuiyu_env.policies import available  # noqa: E402
 
-result = play_match(available()[:2], Game(2), num_deals=2, seed=0)
+for name, rules in PRESETS.items():
+    if (path := find(rules)) is None or path.parent != SHIPPED:
+        sys.exit(f"the equilibrium of {name} is not in the wheel")
+result = play_match([*available()[:1], "equilibrium"], Game(2, "dahua"), num_deals=2, seed=0)
 print(result.table())
 print(f"shuiyu_env {shuiyu_env.__version__}: the wheel plays")

@@ -107,7 +107,7 @@ def deals_declared(game: HeadsUpGame) -> float:
     """Return the fraction of all deals that come to a declaration, whatever is played."""
     first = np.broadcast_to(np.eye(NUM_SPLITS)[0], game.legal.shape)
     others = game.expect([[Term(game.plan(first), _ALL)]], "punter")[:, 0, 0]
-    pairs = np.where(game.active, others, 0.0) @ game.classes.multiplicity
+    pairs = others @ game.classes.multiplicity
     return float(pairs) / game.num_deals
 
 
@@ -169,7 +169,7 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
     (theirs,) = map(game.plan, players.values())
     outcomes = np.clip(game.expect([[Term(theirs, one)] for one in _ONE_OF_EACH], side), 0.0, None)
     total = outcomes.sum(axis=-1)
-    won = outcomes[..., Outcome.PUNTER_WINS]
+    won = outcomes[..., Outcome.DEALER_WINS if side == "dealer" else Outcome.PUNTER_WINS]
     # Rounded, so that equal hands are equal.
     chance = np.round(np.where(total > 0.0, won / np.where(total > 0.0, total, 1.0), 0.0), 10)
     masses = mine * game.classes.multiplicity[:, None] / game.num_deals
