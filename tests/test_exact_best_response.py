@@ -227,7 +227,8 @@ def test_openspiel(name: str, policy: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "policy"), zip(RULES, itertools.cycle(POLICIES), strict=False), ids=str
+    ("name", "policy"),
+    zip([name for name in RULES if name not in PRESETS], itertools.cycle(POLICIES), strict=False),
 )
 def test_openspiel_by_option(name: str, policy: str) -> None:
     rules = of_deck(name, EIGHT)
@@ -272,24 +273,23 @@ def test_all_deals(name: str, deck: Deck, outcomes_only: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("deck", "outcomes_only"), [(Deck(5, 2), False), (Deck(4, 3), False), (Deck(13, 1), True)]
+    ("deck", "outcomes_only"), [(Deck(5, 2), False), (Deck(3, 4), False), (Deck(13, 1), True)]
 )
-@pytest.mark.parametrize("name", [*PRESETS, "all changed", "force pushes", "showdown, dear"])
+@pytest.mark.parametrize("name", ["nanning", "dahua_house", "all changed", "force pushes"])
 def test_all_deals_by_option(name: str, deck: Deck, outcomes_only: bool) -> None:
     check_all_deals(of_deck(name, deck), outcomes_only)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nanning", "all changed"])
-def test_all_deals_of_sixteen_cards(name: str) -> None:
-    check_all_deals(of_deck(name, Deck(4, 4)), True)
+def test_all_deals_of_sixteen_cards() -> None:
+    check_all_deals(of_deck("all changed", Deck(4, 4)), True)
 
 
 # ---- Against linear programmes ---------------------------------------------------------------
 
 
 def check_solution(rules: RuleSet, value: float, target: float, algorithm: str | None) -> None:
-    equilibrium = solve(rules, target, algorithm=algorithm, max_iterations=100)
+    equilibrium = solve(rules, target, algorithm=algorithm, max_iterations=200)
     result = equilibrium.nashconv()
     at = float(result.value)
     # What both sides could make of it encloses the value of the game.
@@ -297,7 +297,7 @@ def check_solution(rules: RuleSet, value: float, target: float, algorithm: str |
     assert at + float(result.punter_gain) >= value - 1e-9
     assert abs(at - value) <= float(result.nashconv) + 1e-9
     # Probabilities are kept as multiples of 1/240, which on a small deck is felt.
-    assert float(result.nashconv) < target + 0.02
+    assert float(result.nashconv) < target + 0.01
     last = equilibrium.info["convergence"][-1]
     assert last["low"] - 1e-6 <= value <= last["high"] + 1e-6
     assert last["nashconv"] <= target
@@ -319,7 +319,7 @@ def test_solutions_on_nine_cards(name: str) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_solutions_on_nine_cards_by_option(name: str) -> None:
     rules = of_deck(name, NINE)
-    check_solution(rules, GameTree(rules).game_value(), 1e-4, "pcfr+5")
+    check_solution(rules, GameTree(rules).game_value(), 0.01, "pcfr+5")
 
 
 def with_and_without_attack(others: tuple[str, ...], deck: Deck) -> tuple[RuleSet, RuleSet]:

@@ -69,7 +69,7 @@ def test_counts_by_brute_force(deck: Deck, tie_break: TieBreak) -> None:
         expected = brute_force(deck, tie_break, active)
         for threads in (1, 2):
             found = outcome_triples(classes, active, threads)
-            assert found.dtype == np.float64
+            assert found.dtype == np.int32
             np.testing.assert_array_equal(found, expected, err_msg=f"{name}, {threads} threads")
 
 

@@ -107,7 +107,7 @@ def deals_declared(game: HeadsUpGame) -> float:
     """Return the fraction of all deals that come to a declaration, whatever is played."""
     first = np.broadcast_to(np.eye(NUM_SPLITS)[0], game.legal.shape)
     others = game.expect([[Term(game.plan(first), _ALL)]], "punter")[:, 0, 0]
-    pairs = others @ game.classes.multiplicity
+    pairs = np.where(game.active, others, 0.0) @ game.classes.multiplicity
     return float(pairs) / game.num_deals
 
 
