@@ -1,4 +1,4 @@
-"""Slow and plain ways to the numbers of ``shuiyu_env.exact``: brute force, trees, linear programmes.
+"""Plain, slow ways to the numbers of ``shuiyu_env.exact``: brute force, trees, linear programmes.
 
 Nothing here comes from that package. Outcomes are the core's ``compare``, payoffs and the
 order of decisions are the contest tree's and the sequential core's.
@@ -208,12 +208,80 @@ class RandomStrategy:
         return hands
 
 
+class _Block:
+    """Some of the punter's hands b against all the dealer's a, with all their splits j and i."""
+
+    def __init__(self, strategy: RandomStrategy, hands: Matrix, b: Integers) -> None:
+        self.strategy, self.tree, self.hands, self.b = strategy, strategy.tree, hands, b
+        self.outcomes = hands.outcomes[:, :, b, :]
+        self._at = np.ix_(np.arange(len(hands.hands)), np.arange(3), b, np.arange(3))
+        #: ``[a, 1, b, j, 3]``, of all the dealer's splits, whichever he committed to.
+        self.results = np.moveaxis(self.outcomes, 1, -1)[:, None]
+
+    def units(self, payoffs: Payoffs, outcomes: Integers) -> Floats:
+        """What a leaf pays by the outcome, and the dealer's hand."""
+        paid = np.array(payoffs[:3], dtype=float)[outcomes]
+        special = (self.hands.special > 0).reshape(-1, *[1] * (outcomes.ndim - 1))
+        won_by_special = special & (outcomes == Outcome.DEALER_WINS)
+        return np.where(won_by_special, float(payoffs.dealer_wins_by_special), paid)
+
+    def rearranged(self, node: Node) -> Floats:
+        """What a forced showdown pays by the dealer's new split, ``[a, b, j, 3]``."""
+        payoffs = self.tree.nodes[node.children[Action.SPLIT_0]].payoffs
+        assert payoffs is not None
+        return self.units(payoffs, self.results[:, 0])
+
+    def dealer_acts(self, node: Node) -> Floats:
+        """Probabilities ``[a, i, b, j, actions]`` of what the dealer does."""
+        if node.path[0] not in self.tree.exposes:
+            return self.strategy.hidden(node)[:, :, None, None, :]
+        shape = self.outcomes.shape
+        return self.strategy.opened(
+            node,
+            *(np.broadcast_to(index, shape) for index in self._at),
+            np.broadcast_to(self.results, (*shape, 3)),
+        )
+
+    def punter_gets(self, node: Node, mass: Floats, best: bool) -> Floats:
+        """What the punter gets, ``[b, j]``, if he answers best or follows the strategy.
+
+        ``mass[a, i, b, j]`` is the probability, times deals, that the dealer comes here.
+        """
+        if node.payoffs is not None:
+            return (mass * self.units(node.payoffs, self.outcomes)).sum(axis=(0, 1))
+        if node.phase == Phase.REARRANGE:
+            acts = (mass[..., None] * self.dealer_acts(node)).sum(axis=1)
+            return (acts * self.rearranged(node)).sum(axis=(0, 3))
+        children = [self.tree.nodes[child] for child in node.children.values()]
+        if node.phase.by_dealer:
+            acts = self.dealer_acts(node)
+            parts = [
+                self.punter_gets(child, mass * acts[..., k], best)
+                for k, child in enumerate(children)
+            ]
+            return np.sum(parts, axis=0)
+        gets = np.stack([self.punter_gets(child, mass, best) for child in children], axis=-1)
+        if best:
+            return gets.max(axis=-1)
+        return (gets * self.strategy.hidden(node)[self.b]).sum(axis=-1)
+
+    def call_costs(self, call: Node, mass: Floats) -> Floats:
+        """What a call costs the dealer, ``[a, i, b, j]``, against the strategy's replies."""
+        if call.payoffs is not None:
+            return mass * self.units(call.payoffs, self.outcomes)
+        replies = self.strategy.hidden(call)[self.b]
+        leaves = [self.tree.nodes[child] for child in call.children.values()]
+        parts = [self.call_costs(leaf, mass * replies[..., k]) for k, leaf in enumerate(leaves)]
+        return np.sum(parts, axis=0)
+
+
 def evaluate(rules: RuleSet, strategy: RandomStrategy, chunk: int = 48) -> Values:
     """Walk the contest tree for all deals and all splits at once."""
     tree = compile_tree(rules)
     hands = matrix_of(rules.deck, rules.tie_break)
     size = len(hands.hands)
     dealer_plan, punter_plan = strategy.arrange(0), strategy.arrange(1)
+    declare = strategy.hidden(tree.root)
     decided = np.zeros((size, size), dtype=bool)
     constant = 0.0
     for a, mine in enumerate(hands.special.tolist()):
@@ -224,93 +292,37 @@ def evaluate(rules: RuleSet, strategy: RandomStrategy, chunk: int = 48) -> Value
             these = (hands.special == theirs) & hands.disjoint[a]
             decided[a] |= these
             # Whatever the splits are, a special's outcome is the same.
-            results = hands.outcomes[a, 0, these, 0]
-            constant += sum(payoffs[result] for result in results.tolist())
+            constant += sum(payoffs[o] for o in hands.outcomes[a, 0, these, 0].tolist())
     live = hands.disjoint & ~decided
 
     value = punter_best = 0.0
-    open_to_dealer = np.zeros((size, 3))
-    called = {
-        node.id: np.zeros((size, 3, len(node.children)))
-        for node in tree.nodes
-        if node.phase == Phase.CALL and node.path[0] not in tree.exposes
-    }
+    open_costs = np.zeros((size, 3))
+    costs_of_calls: dict[int, Floats] = {}
     for start in range(0, size, chunk):
         b = np.arange(start, min(start + chunk, size))
-        outcomes = hands.outcomes[:, :, b, :]
-        at = np.ix_(np.arange(size), np.arange(3), b, np.arange(3))
-        results = np.moveaxis(outcomes, 1, -1)[:, None]  # [a, 1, b, j, 3]
-
-        def units(payoffs: Payoffs, result: Integers) -> Floats:
-            paid = np.array(payoffs[:3], dtype=float)[result]
-            by_special = (hands.special > 0).reshape(-1, *[1] * (result.ndim - 1)) & (result == 0)
-            return np.where(by_special, float(payoffs.dealer_wins_by_special), paid)
-
-        def dealer_acts(node: Node) -> Floats:
-            """Probabilities ``[a, i, b, j, actions]`` of what a dealer does."""
-            if node.path[0] not in tree.exposes:
-                return strategy.hidden(node)[:, :, None, None, :]
-            shape = outcomes.shape
-            return strategy.opened(
-                node,
-                *(np.broadcast_to(index, shape) for index in at),
-                np.broadcast_to(results, (*shape, 3)),
-            )
-
-        def punter_gets(node: Node, mass: Floats, best: bool) -> Floats:
-            """What a punter gets, ``[b, j]``, if he answers best or follows the strategy."""
-            if node.payoffs is not None:
-                return (mass * units(node.payoffs, outcomes)).sum(axis=(0, 1))
-            children = [tree.nodes[child] for child in node.children.values()]
-            if node.phase == Phase.REARRANGE:
-                acts = (mass[..., None] * dealer_acts(node)).sum(axis=1)  # [a, b, j, split]
-                payoffs = children[0].payoffs
-                assert payoffs is not None
-                return (acts * units(payoffs, results[:, 0])).sum(axis=(0, 3))
-            if node.phase.by_dealer:
-                acts = dealer_acts(node)
-                return sum(
-                    punter_gets(child, mass * acts[..., k], best)
-                    for k, child in enumerate(children)
-                )
-            gets = np.stack([punter_gets(child, mass, best) for child in children], axis=-1)
-            return gets.max(axis=-1) if best else (gets * strategy.hidden(node)[b]).sum(axis=-1)
-
-        def dealer_gives(node: Node, mass: Floats) -> Floats:
-            """What a node costs a dealer, ``[a, i, b, j]``, once he has nothing to decide."""
-            if node.payoffs is not None:
-                return mass * units(node.payoffs, outcomes)
-            replies = strategy.hidden(node)[b]
-            return sum(
-                dealer_gives(tree.nodes[child], mass * replies[None, None, ..., k])
-                for k, child in enumerate(node.children.values())
-            )
-
+        block = _Block(strategy, hands, b)
         mass = live[:, None, b, None] * dealer_plan[:, :, None, None]
-        legal = hands.legal[b]
-        gets = punter_gets(tree.root, mass, best=True)
-        punter_best += np.where(legal, gets, -np.inf).max(axis=1).sum()
-        value += (punter_gets(tree.root, mass, best=False) * punter_plan[b]).sum()
-
-        declare = strategy.hidden(tree.root)[b]
+        gets = block.punter_gets(tree.root, mass, best=True)
+        punter_best += np.where(hands.legal[b], gets, -np.inf).max(axis=1).sum()
+        value += (block.punter_gets(tree.root, mass, best=False) * punter_plan[b]).sum()
         for k, child in enumerate(tree.root.children.values()):
             node = tree.nodes[child]
-            mass = live[:, None, b, None] * (punter_plan[b, :, None] * declare)[None, None, ..., k]
-            mass = np.broadcast_to(mass, outcomes.shape)
-            leaves = [tree.nodes[call] for call in node.children.values()]
+            mass = live[:, None, b, None] * (punter_plan[b, :, None] * declare[b])[..., k]
+            mass = np.broadcast_to(mass, block.outcomes.shape)
             if node.phase == Phase.REARRANGE:
-                payoffs = leaves[0].payoffs
-                assert payoffs is not None
-                costs = mass[..., None] * units(payoffs, results[:, 0])[:, None]
+                # He sees both hands, so every deal is decided by itself.
+                costs = mass[..., None] * block.rearranged(node)[:, None]
                 costs = np.where(hands.legal[:, None, None, None, :], costs, np.inf)
-                open_to_dealer += costs.min(axis=-1).sum(axis=(2, 3))
+                open_costs += costs.min(axis=-1).sum(axis=(2, 3))
                 continue
-            calls = [dealer_gives(leaf, mass) for leaf in leaves]
+            calls = [tree.nodes[call] for call in node.children.values()]
+            costs = np.stack([block.call_costs(call, mass) for call in calls], axis=-1)
             if node.path[0] in tree.exposes:
-                open_to_dealer += np.minimum.reduce(calls).sum(axis=(2, 3))
+                open_costs += costs.min(axis=-1).sum(axis=(2, 3))
             else:
-                called[node.id] += np.stack([c.sum(axis=(2, 3)) for c in calls], axis=-1)
-    costs = open_to_dealer + sum(values.min(axis=-1) for values in called.values())
+                # He knows his own hand and split, and must call the same way against all.
+                costs_of_calls[node.id] = costs_of_calls.get(node.id, 0.0) + costs.sum(axis=(2, 3))
+    costs = open_costs + sum(calls.min(axis=-1) for calls in costs_of_calls.values())
     dealer_best = np.where(hands.legal, costs, np.inf).min(axis=1).sum()
     deals = int(hands.disjoint.sum())
     return Values(
@@ -499,12 +511,6 @@ class GameTree:
         )
         assert solution.status == 0, solution.message
         return float(-solution.fun)
-
-
-@lru_cache(maxsize=8)
-def game_tree(rules: RuleSet) -> GameTree:
-    """The (cached) tree of some rules on a deck small enough."""
-    return GameTree(rules)
 
 
 # ---- An open hand, by a linear programme ------------------------------------------------------

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "shuiyu_env"
 
 # From the ground up; a module may import from its own layer and from those below.
 LAYERS = [
-    ["shuiyu_env.core", "shuiyu_env.files", "shuiyu_env.progress"],
+    ["shuiyu_env.core", "shuiyu_env.compiling", "shuiyu_env.files", "shuiyu_env.progress"],
     ["shuiyu_env.tables", "shuiyu_env.observation", "shuiyu_env.policy"],
     ["shuiyu_env.batch", "shuiyu_env.exact", "shuiyu_env.render"],
     [

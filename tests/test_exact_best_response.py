@@ -9,7 +9,6 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
-import exact_oracles
 import numpy as np
 import pytest
 import torch
@@ -555,10 +554,3 @@ def test_an_interval_is_not(use: Callable[[Any], Any]) -> None:
     assert str(bound) == f"{bound}" == "+0.250000 to +0.750000 (95%)"
     with pytest.raises(ShuiyuError, match="interval"):
         use(bound)
-
-
-def test_the_oracles_know_nothing_of_what_they_check() -> None:
-    source = exact_oracles.__file__
-    with open(source, encoding="utf-8") as file:
-        assert "import shuiyu_env.exact" not in (text := file.read())
-    assert "from shuiyu_env.exact" not in text

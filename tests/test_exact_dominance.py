@@ -275,9 +275,9 @@ def test_full_deck_by_ranks(side: Side) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", SIDES)
-def test_full_deck_with_ties_by_cards(side: Side) -> None:
+def test_full_deck_with_ties_by_cards() -> None:
     weights = random_weights(FULL, 1, 9)
     classes = hand_classes(FULL, "next_group", by_ranks=False)
-    found = DisjointSums(classes, 2).outcomes(weights, side)
-    check_full_deck("next_group", side, found, weights)
+    # What is less for a dealer may be equal, what is greater may not: both ways are taken.
+    found = DisjointSums(classes, 2).outcomes(weights, "dealer")
+    check_full_deck("next_group", "dealer", found, weights)

@@ -23,7 +23,6 @@ __all__ = [
     "DisjointSums",
     "HandClasses",
     "Sums",
-    "compiled",
     "disjoint_sums",
     "hand_classes",
     "run_threads",
@@ -40,25 +39,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from shuiyu_env.compiling import compiled
 from shuiyu_env.core.cards import HAND_SIZE, RANKS, Deck
 from shuiyu_env.core.hands import NUM_SPLITS, TieBreak
 from shuiyu_env.tables import HandTable, hand_table
 
 Side = Literal["dealer", "punter"]
 FloatArray = npt.NDArray[np.floating[Any]]
-
-# As in the batched engine: no reference counting, which would cost more than the sums themselves.
-_OPTIONS: dict[str, Any] = {"_nrt": False}
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile on first use, and keep the result on disk if there is a folder to keep it in."""
-    try:
-        return njit(cache=True, nogil=True, **_OPTIONS)(function)
-    except RuntimeError:
-        return njit(nogil=True, **_OPTIONS)(function)
 
 
 @dataclass(frozen=True, eq=False)

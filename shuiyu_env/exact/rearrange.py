@@ -19,10 +19,10 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from shuiyu_env.compiling import compiled
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome
 from shuiyu_env.exact.dominance import (
     HandClasses,
-    compiled,
     disjoint_sums,
     hand_classes,
     run_threads,

@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shuiyu_env.compiling import compiled
 from shuiyu_env.core.hands import NUM_SPLITS
 from shuiyu_env.exact.best_response import dealer_best_response
-from shuiyu_env.exact.dominance import compiled, run_threads
+from shuiyu_env.exact.dominance import run_threads
 from shuiyu_env.exact.heads_up import (
     HeadsUpGame,
     PunterTables,
