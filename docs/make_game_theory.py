@@ -1,7 +1,7 @@
 """Compute what docs/game_theory.md reports on the heads-up game, and draw its pictures.
 
-``python docs/make_game_theory.py`` makes every section, which takes about an hour on two
-cores; ``--only presets --only openings`` makes some. What stands between a section's
+``python docs/make_game_theory.py`` makes every section, which takes about half an hour on
+two cores; ``--only presets --only openings`` makes some. What stands between a section's
 marks is replaced, the prose around stays.
 """
 
