@@ -42,12 +42,23 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def write_section(name: str, text: str) -> None:
-    """Replace one section of docs/performance.md; the rest of the page stays."""
+def read_section(name: str, page: Path = PAGE) -> str:
+    """Return what a page has between a section's marks."""
+    return _cut(name, page)[1].strip()
+
+
+def write_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Replace one section of a page; the rest of it stays."""
+    before, _, after = _cut(name, page)
+    write_atomically(page, f"{before}\n\n{text.strip()}\n\n{after}".encode())
+    print(f"wrote {page.relative_to(ROOT)}, {name}", flush=True)
+
+
+def _cut(name: str, page: Path) -> tuple[str, str, str]:
+    """Return a page up to the end of a section's first mark, the section, and the rest."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    _, found, after = rest.partition(end)
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    section, found, after = rest.partition(end)
     if not found:
-        raise SystemExit(f"{PAGE}: expected the marks {begin} and {end}")
-    write_atomically(PAGE, f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}".encode())
-    print(f"wrote {PAGE.relative_to(ROOT)}, {name}")
+        raise SystemExit(f"{page}: expected the marks {begin} and {end}")
+    return before + begin, section, end + after

@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 
+from benchmarks import report  # noqa: E402
 from benchmarks.report import describe_machine, markdown  # noqa: E402
 from shuiyu_env.core.actions import Action  # noqa: E402
 from shuiyu_env.core.cards import Deck  # noqa: E402
@@ -591,28 +592,9 @@ def say(*parts: Any) -> None:
     print(*parts, flush=True)
 
 
-def marks(section: str) -> tuple[str, str]:
-    """Return what a section stands between."""
-    return f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
-
-
 def read_section(section: str) -> str:
     """Return what the page has between a section's marks."""
-    begin, end = marks(section)
-    _, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    text, found, _ = rest.partition(end)
-    if not found:
-        raise SystemExit(f"{PAGE}: expected the marks {begin} and {end}")
-    return text.strip()
-
-
-def write_section(section: str, text: str) -> None:
-    """Replace one section of the page."""
-    read_section(section)
-    begin, end = marks(section)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    after = rest.partition(end)[2]
-    write_atomically(PAGE, f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}".encode())
+    return report.read_section(section, PAGE)
 
 
 def main() -> None:
@@ -627,7 +609,7 @@ def main() -> None:
             f"Made by `python docs/make_game_theory.py --only {section}`, without any sampling, on"
             f" {describe_machine('numpy', 'numba')}."
         )
-        write_section(section, f"{text.strip()}\n\n{made}")
+        report.write_section(section, f"{text.strip()}\n\n{made}", PAGE)
         say(f"{section}: {time.monotonic() - began:.0f} s")
 
 

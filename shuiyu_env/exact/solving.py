@@ -30,7 +30,7 @@ DEFAULT_TARGET = 1e-4
 
 _DEFAULT_ITERATIONS = 400
 # Iterations that the schedule of HS-DCFR is spread over; it stays at its end beyond.
-_HORIZON = 50
+_HORIZON = 100
 
 
 def default_algorithm(rules: RuleSet) -> str:
@@ -59,7 +59,7 @@ def solve(
         algorithm: a name of :data:`~shuiyu_env.exact.solver.ALGORITHMS`; ``None``: the
             fastest that is known for these rules.
         max_iterations: stop then at the latest.
-        horizon: iterations that a schedule is spread over; by default 50.
+        horizon: iterations that a schedule is spread over; by default 100.
         threads: threads to share the sums; ``None``: all that there are.
         checkpoint: a file to go on from if it is there, to which the state is
             written every few minutes and when interrupted, and which is removed at the end.
