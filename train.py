@@ -8,12 +8,10 @@ can be changed: ``python train.py --game.num_players 4 --game.rules dahua``;
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -25,35 +23,13 @@ from agents.run import Learner, Run
 from shuiyu_env.core.errors import ConfigError, PolicyError, ShuiyuError
 from shuiyu_env.evaluation import AgainstRow, against_table, match_against
 from shuiyu_env.policies.network import NetworkPolicy
+from shuiyu_env.progress import Interrupt
 
 DEFAULT_CONFIG = Path(__file__).parent / "configs" / "ppo.yaml"
 REFERENCES = ("uniform", "honest", "cautious", "bluffer")
 
 #: Exit codes: a mistake in the settings, and (by custom) an interrupt.
 USAGE_ERROR, INTERRUPTED = 2, 130
-
-
-class Interrupt:
-    """Turns the first Ctrl-C into a request to stop after the current iteration.
-
-    A second one interrupts at once.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def __enter__(self) -> Interrupt:
-        self._previous = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._previous)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        tqdm.write("stopping after this iteration (Ctrl-C again: at once)", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ __all__ = ["main"]
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,16 +16,22 @@ from typing import Any
 from shuiyu_env import __version__
 from shuiyu_env.core.errors import RulesError, ShuiyuError
 from shuiyu_env.core.rules import PRESETS, RuleSet, resolve_rules
-from shuiyu_env.files import write_atomically
+from shuiyu_env.files import check_writable, write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     options = _parser().parse_args(arguments)
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        # As for `python -m`: policies of one's own are named by module.
+        sys.path.insert(0, os.getcwd())
     try:
         options.run(options)
-    except ShuiyuError as error:
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing is left to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ShuiyuError, OSError) as error:
         print(f"shuiyu {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -99,20 +106,20 @@ def _rules(text: str) -> RuleSet:
     if text.endswith(".json"):
         where = text
         try:
-            text = Path(text).read_text(encoding="utf-8")
+            text = Path(text).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise RulesError(f"{where}: cannot be read: {error}") from None
     if not text.lstrip().startswith("{"):
         return resolve_rules(text)
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RulesError(f"{where}: expected a JSON object: {error}") from None
     return resolve_rules(fields)
 
 
 def _solve(options: argparse.Namespace) -> None:
-    from shuiyu_env.exact.plot import convergence_table, plot_convergence
+    from shuiyu_env.exact.plot import check_plot, convergence_table, plot_convergence
     from shuiyu_env.exact.solving import solve
     from shuiyu_env.exact.store import cache_folder, file_name
 
@@ -122,6 +129,8 @@ def _solve(options: argparse.Namespace) -> None:
         out /= file_name(rules)
     if out.suffix != ".npz":
         raise RulesError(f"--out: expected a file ending in .npz, got {out}")
+    if options.plot:
+        check_plot(options.plot)
     checkpoint = out.with_suffix(".checkpoint.npz")
     try:
         equilibrium = solve(
@@ -131,13 +140,14 @@ def _solve(options: argparse.Namespace) -> None:
             max_iterations=options.max_iterations,
             horizon=options.horizon,
             threads=options.threads,
+            out=out,
             checkpoint=checkpoint,
             progress=True,
         )
     except KeyboardInterrupt:
-        print(f"\nkept in {checkpoint}: the same command goes on from there", file=sys.stderr)
+        if checkpoint.exists():
+            print(f"\nkept in {checkpoint}: the same command goes on from there", file=sys.stderr)
         raise
-    equilibrium.save(out)
     info = equilibrium.info
     print(convergence_table(info["convergence"]))
     print(
@@ -148,8 +158,8 @@ def _solve(options: argparse.Namespace) -> None:
         print(f"wrote {plot_convergence({info['algorithm']: info['convergence']}, options.plot)}")
     if info["nashconv"] > options.target:
         raise RulesError(
-            f"the target was not reached in {info['iterations']} iterations: allow more"
-            " (--max-iterations)"
+            f"the target was not reached in {info['iterations']} iterations: call again with a"
+            " larger --max-iterations to go on"
         )
 
 
@@ -159,6 +169,8 @@ def _exploitability(options: argparse.Namespace) -> None:
     from shuiyu_env.policies import load
 
     rules = _rules(options.rules)
+    if options.json:
+        check_writable(options.json)
     policy = load(options.policy, Game(2, rules))
     if "torch" in sys.modules:
         import torch

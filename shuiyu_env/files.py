@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-__all__ = ["write_atomically"]
+__all__ = ["check_writable", "write_atomically"]
 
 import os
+import threading
 from pathlib import Path
+
+from shuiyu_env.core.errors import ConfigError
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that can be written; better known before an hour's work.
+
+    Its folder is made if need be.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        problem = "it is a folder" if path.is_dir() else ""
+        if not os.access(path.parent, os.W_OK):
+            problem = f"{path.parent} cannot be written to"
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    if problem or not path.name:
+        raise ConfigError(f"{path}: expected a file that can be written: {problem or 'no name'}")
+    return path
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write a file so that a reader, or a crash, never meets half of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)

@@ -99,12 +99,29 @@ def checked_probabilities(
 
     Raises:
         PolicyError: the answer has the wrong shape, is not finite, negative,
-            does not sum to 1 or gives an illegal action a probability; the
-            message names the policy, the first bad row, its seat and phase.
+            does not sum to 1 or gives an illegal action a probability, or the
+            policy raised something; the message names the policy, the first bad
+            row, its seat and phase.
     """
     legal = np.asarray(action_mask) != 0
     _check(legal.any(axis=1), "there is no legal action", name, observation, legal, seats)
-    answer = policy.probabilities(observation, action_mask)
+    try:
+        answer = policy.probabilities(observation, action_mask)
+    except ShuiyuError:
+        raise
+    except Exception as error:
+        _check(
+            np.zeros(len(legal), dtype=np.bool_),
+            f"it failed with {type(error).__name__}: {error}",
+            name,
+            observation,
+            legal,
+            seats,
+            cause=error,
+        )
+        raise  # no rows to be asked about
+    if np.iscomplexobj(answer):
+        raise PolicyError(f"policy {name!r}: expected real probabilities, got complex numbers")
     try:
         result = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -179,6 +196,7 @@ def _check(
     legal: npt.NDArray[np.bool_],
     seats: npt.ArrayLike | None,
     answer: npt.NDArray[np.float64] | None = None,
+    cause: Exception | None = None,
 ) -> None:
     """Raise a :class:`PolicyError` about the first row that is not good, if there is one."""
     if good.all():
@@ -198,7 +216,7 @@ def _check(
         shown = [a for a in range(legal.shape[1]) if legal[row, a] or answer[row, a] != 0.0]
         text += "; got " + ", ".join(f"{_name(a)} {answer[row, a]:.6g}" for a in shown)
         text += f", sum {answer[row].sum():.6g}"
-    raise PolicyError(text)
+    raise PolicyError(text) from cause
 
 
 def _name(action: int) -> str:

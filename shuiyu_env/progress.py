@@ -1,9 +1,12 @@
-"""A progress bar where one is wanted and can be shown."""
+"""What long work shares: a progress bar, and how it is interrupted."""
 
 from __future__ import annotations
 
-__all__ = ["progress_bar"]
+__all__ = ["Interrupt", "progress_bar"]
 
+import signal
+import sys
+from types import FrameType
 from typing import Any
 
 
@@ -38,3 +41,33 @@ def progress_bar(total: int, wanted: bool, **options: Any) -> Any:
             return _NoBar()
         return tqdm(total=total, **options)
     return _NoBar()
+
+
+class Interrupt:
+    """Turns the first Ctrl-C, or SIGTERM, into a request to stop after the current iteration.
+
+    A second one interrupts at once. Outside the main thread, where signals cannot be
+    handled, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._handle)
+            except ValueError:  # not the main thread
+                break
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        print("\nstopping after this iteration (Ctrl-C again: at once)", file=sys.stderr)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +29,14 @@ def test_solve_and_exploitability(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plot = tmp_path / "plot.png"
-    assert main(["solve", "--rules", TINY, "--target", "1e-3", "--plot", str(plot)]) == 0
+    assert main(["solve", "--rules", TINY, "--plot", str(plot)]) == 0
     printed = capsys.readouterr().out
     assert "iteration" in printed
     assert "NashConv" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
     (path,) = cache.iterdir()
     value = load_equilibrium(path).info["nashconv"]
-    assert value <= 1e-3
+    assert value <= 1e-4
     # The file, and the name that finds it, are as exploitable as the solver said.
     out = tmp_path / "result.json"
     for policy in (str(path), "equilibrium"):
@@ -73,6 +75,11 @@ def test_rules_from_a_file(tmp_path: Path) -> None:
         ),
         (["exploitability", "honst", "--rules", TINY], "did you mean 'honest'"),
         (["exploitability", "honest", "--rules", TINY, "--samples", "0"], "samples"),
+        (["exploitability", "honest", "--rules", TINY, "--samples", "5000"], "samples"),
+        (["exploitability", "honest", "--rules", TINY, "--threads", "0"], "threads: expected"),
+        (["exploitability", "honest", "--rules", TINY, "--json", "."], "it is a folder"),
+        (["solve", "--rules", TINY, "--plot", "x.tiff3"], "expected a picture such as"),
+        (["solve", "--rules", TINY, "--out", "/proc/none/x.npz"], "expected a file that can be"),
     ],
 )
 def test_errors_are_messages(
@@ -88,13 +95,13 @@ def test_an_interrupted_solution_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "solved.npz"
-    arguments = ["solve", "--rules", TINY, "--target", "1e-9", "--max-iterations", "8"]
+    arguments = ["solve", "--rules", TINY, "--target", "1e-30", "--max-iterations", "8"]
     arguments += ["--out", str(out)]
     step = Solver.step
 
     def interrupted(self: Solver) -> None:
         if self.iteration == 4:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
         step(self)
 
     with monkeypatch.context() as patch:
@@ -104,7 +111,24 @@ def test_an_interrupted_solution_goes_on(
     assert [path.name for path in tmp_path.glob("*.npz")] == ["solved.checkpoint.npz"]
     main(arguments)
     assert load_equilibrium(out).info["iterations"] == 8
-    assert not list(tmp_path.glob("*checkpoint*"))
+
+
+def test_policies_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_own_bots.py").write_text(
+        "class Uniform:\n"
+        "    def probabilities(self, observation, action_mask):\n"
+        "        return action_mask / action_mask.sum(axis=1, keepdims=True)\n"
+        "class Broken:\n"
+        "    def probabilities(self, observation, action_mask):\n"
+        "        raise KeyError('weights')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert main(["exploitability", "my_own_bots:Uniform", "--rules", TINY]) == 0
+    assert main(["exploitability", "my_own_bots:Broken", "--rules", TINY]) == 2
+    assert "row 0, seat 0, phase ARRANGE: it failed with KeyError" in capsys.readouterr().err
 
 
 def test_the_module_is_the_command() -> None:

@@ -485,8 +485,6 @@ def test_refusals() -> None:
         nashconv(tables, of_deck("nanning", EIGHT))
     with pytest.raises(RulesError, match="other rules"):
         nashconv(solve(rules, 1.0, max_iterations=1), of_deck("nanning", EIGHT))
-    with pytest.raises(PolicyError, match="samples"):
-        nashconv(tables, samples=4)
     with pytest.raises(PolicyError, match="expected a policy"):
         nashconv("uniform", rules)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="expected a policy"):
@@ -512,6 +510,12 @@ def test_an_exact_bound_is_a_number() -> None:
     assert half / two == 0.25
     assert -half == -0.5
     assert abs(Bound(-3.0, -3.0)) == 3.0
+    assert half == 0.5
+    assert half == Bound(0.5, 0.5)
+    assert half != 0.25
+    assert hash(half) == hash(0.5)
+    assert (1 / half, half**2, round(half), +half) == (2.0, 0.25, 0, 0.5)
+    assert not Bound(0.0, 0.0)
     assert half < two
     assert half < 1
     assert half <= 0.5

@@ -20,7 +20,7 @@ from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import PRESETS, RuleSet
 from shuiyu_env.evaluation import play_match
 from shuiyu_env.exact import Equilibrium, equilibrium_of, load_equilibrium, solve, store
-from shuiyu_env.exact.equilibrium import rules_key
+from shuiyu_env.exact.heads_up import rules_key
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import available, checked_probabilities, load
 
@@ -169,6 +169,14 @@ def test_damaged_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no file"):
         load_equilibrium(tmp_path / "missing.npz")
     path.write_bytes(whole)
+    broken = dataclasses.replace(equilibrium)
+    broken.tables = dict(equilibrium.tables)
+    broken.tables["punter.declare"] = np.full_like(broken.tables["punter.declare"], 241)
+    other = broken.save(tmp_path / "broken.npz")
+    with pytest.raises(CheckpointError, match=r"punter\.declare has probabilities that sum to"):
+        load_equilibrium(other)
+    with pytest.raises(CheckpointError, match="solves other rules, not dahua"):
+        load_equilibrium(path, "dahua")
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     for change in ("format", "key", "table"):
@@ -252,11 +260,11 @@ def test_keys_of_random_rules_tell_trees_apart() -> None:
 def test_it_is_solved_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = small("dahua")
     game = Game(2, rules)
-    assert store.find(rules) is None
+    assert store.find(rules) == []
     first = load("equilibrium", game)
     assert isinstance(first, Equilibrium)
     assert first.info["nashconv"] <= 1e-4
-    assert store.find(rules) == cache / store.file_name(rules)
+    assert store.find(rules) == [cache / store.file_name(rules)]
     assert [path.name for path in cache.iterdir()] == [store.file_name(rules)]
 
     def never(*args: Any, **options: Any) -> Any:
@@ -271,6 +279,47 @@ def test_it_is_solved_once_and_kept(cache: Path, monkeypatch: pytest.MonkeyPatch
     assert load("equilibrium", Game(2, turned)).rules == turned  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="solved again"):
         equilibrium_of(rules, 1e-9)
+
+
+def test_what_could_not_be_reached_is_not_tried_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = small("nanning")
+    first = solve(rules, 1e-12, max_iterations=2, out=cache / store.file_name(rules))
+
+    def never(*args: Any, **options: Any) -> Any:
+        raise AssertionError("solved again")
+
+    monkeypatch.setattr(store, "solve", never)
+    assert equilibrium_of(rules, 1e-11).info == first.info
+    assert "no better solution was found" in caplog.text
+
+
+def test_a_stale_checkpoint_in_the_cache_is_no_obstacle(
+    cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = small("dahua", Deck(2, 4))
+    path = cache / store.file_name(rules)
+    solve(
+        rules,
+        1e-30,
+        algorithm="cfr",
+        max_iterations=2,
+        checkpoint=path.with_suffix(".checkpoint.npz"),
+    )
+    assert len(list(cache.iterdir())) == 1
+    assert equilibrium_of(rules, 1e-2, progress=False).info["nashconv"] <= 1e-2
+    assert "beginning again" in caplog.text
+    assert [file.name for file in cache.iterdir()] == [path.name]
+
+
+def test_the_better_of_two_solutions_is_taken(cache: Path) -> None:
+    rules = PRESETS["dahua_house"]
+    (shipped,) = store.find(rules)
+    better = load_equilibrium(shipped)
+    better.info["nashconv"] /= 2
+    better.save(cache / store.file_name(rules))
+    assert equilibrium_of(rules).info == better.info
 
 
 def test_a_damaged_file_in_the_cache_is_replaced(
@@ -300,14 +349,15 @@ def test_games_without_an_equilibrium() -> None:
     assert "equilibrium" in available()
     with pytest.raises(PolicyError, match=r"heads-up only, not for 4 seats: choose .*honest"):
         load("equilibrium", Game(4))
-    with pytest.raises(PolicyError, match="not zero-sum"):
-        load("equilibrium", Game(2, reward="drinks"))
+    (path,) = store.find(PRESETS["nanning"])
+    for spec in ("equilibrium", str(path)):
+        with pytest.raises(PolicyError, match="not zero-sum"):
+            load(spec, Game(2, reward="drinks"))
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_presets_are_shipped(preset: str, cache: Path) -> None:
-    path = store.find(PRESETS[preset])
-    assert path is not None
+    (path,) = store.find(PRESETS[preset])
     assert path.parent == store.SHIPPED
     assert path.stat().st_size < 3 * 2**20
     equilibrium = load("equilibrium", Game(2, preset))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ from hypothesis import strategies as st
 from shuiyu_env.core.cards import Deck
 from shuiyu_env.core.errors import CheckpointError, ConfigError, RulesError
 from shuiyu_env.core.rules import PRESETS, RuleSet
-from shuiyu_env.exact import Equilibrium, solve
+from shuiyu_env.exact import Equilibrium, load_equilibrium, solve
 from shuiyu_env.exact import solving as solving_module
 from shuiyu_env.exact.heads_up import HeadsUpGame
 from shuiyu_env.exact.solver import ALGORITHMS, Decision, Solver
+from shuiyu_env.exact.solving import default_algorithm
 
 SMALL = Deck(4, 4)
 
@@ -202,21 +205,20 @@ def test_attack_adds_nothing_to_cover() -> None:
 # ---- interruption -----------------------------------------------------------------------------
 
 
-class StopError(Exception):
-    pass
-
-
-def interrupt_at(
-    monkeypatch: pytest.MonkeyPatch, iteration: int, error: type[BaseException]
-) -> None:
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, iteration: int) -> None:
+    """Press Ctrl-C in the middle of an iteration."""
     step = Solver.step
 
     def interrupted(self: Solver) -> None:
-        if self.iteration == iteration:
-            raise error
+        if self.iteration == iteration - 1:
+            os.kill(os.getpid(), signal.SIGINT)
         step(self)
 
     monkeypatch.setattr(Solver, "step", interrupted)
+
+
+class StopError(Exception):
+    pass
 
 
 def same_tables(a: Equilibrium, b: Equilibrium) -> bool:
@@ -238,12 +240,11 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
     }
     whole = solve(rules, **options)
     with monkeypatch.context() as patch:
-        interrupt_at(patch, 11, KeyboardInterrupt)
+        interrupt_at(patch, 11)
         with pytest.raises(KeyboardInterrupt):
             solve(rules, checkpoint=checkpoint, **options)
     assert checkpoint.exists()
     resumed = solve(rules, checkpoint=checkpoint, **options)
-    assert not checkpoint.exists()
     assert same_tables(whole, resumed)
     assert [row["iteration"] for row in resumed.info["convergence"]] == [
         row["iteration"] for row in whole.info["convergence"]
@@ -254,7 +255,14 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
 def test_a_long_run_saves_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = tmp_path / "run.npz"
     monkeypatch.setattr(solving_module._Run, "SAVE_EVERY", 0.0)
-    interrupt_at(monkeypatch, 5, StopError)
+    step = Solver.step
+
+    def stopped(self: Solver) -> None:
+        if self.iteration == 5:
+            raise StopError
+        step(self)
+
+    monkeypatch.setattr(Solver, "step", stopped)
     with pytest.raises(StopError):
         solve(small("dahua"), 1e-9, checkpoint=checkpoint, threads=1)
     with np.load(checkpoint) as archive:
@@ -266,7 +274,7 @@ def test_a_checkpoint_of_another_run_is_refused(
 ) -> None:
     checkpoint = tmp_path / "run.npz"
     with monkeypatch.context() as patch:
-        interrupt_at(patch, 2, KeyboardInterrupt)
+        interrupt_at(patch, 2)
         with pytest.raises(KeyboardInterrupt):
             solve(small("dahua"), 1e-9, checkpoint=checkpoint)
     before = checkpoint.read_bytes()
@@ -285,9 +293,90 @@ def test_a_checkpoint_of_another_run_is_refused(
 # ---- bad settings -----------------------------------------------------------------------------
 
 
+def test_an_interrupt_finishes_the_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, or SIGTERM, amid an update: half of one is never kept."""
+    rules, checkpoint = small("dahua"), tmp_path / "run.npz"
+    options: dict[str, Any] = {"target": 1e-12, "max_iterations": 9, "threads": 1}
+    whole = solve(rules, **options)
+    update = Solver._update_dealer
+    for number in (signal.SIGINT, signal.SIGTERM):
+
+        def interrupted(self: Solver, discounts: Any, number: int = number) -> None:
+            if self.iteration == 5:
+                os.kill(os.getpid(), number)
+            update(self, discounts)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Solver, "_update_dealer", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                solve(rules, checkpoint=checkpoint, **options)
+        assert same_tables(whole, solve(rules, checkpoint=checkpoint, **options))
+        checkpoint.unlink()
+
+
+def test_a_missed_target_can_be_gone_on_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules, checkpoint, out = small("dahua"), tmp_path / "run.npz", tmp_path / "solved.npz"
+    first = solve(rules, 1e-12, max_iterations=3, checkpoint=checkpoint, out=out, threads=1)
+    assert first.info["missed"] == 1e-12
+    assert "was not met in 3 iterations" in caplog.text
+    assert checkpoint.exists()
+    assert same_tables(first, load_equilibrium(out))
+    second = solve(rules, 1e-3, checkpoint=checkpoint, out=out, threads=1)
+    assert second.info["convergence"][0]["iteration"] == 1
+    assert second.info["nashconv"] <= 1e-3
+    assert not checkpoint.exists()
+    assert same_tables(second, load_equilibrium(out))
+
+
+def test_files_that_cannot_be_written_are_known_before(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("out", "checkpoint"):
+        for path in (tmp_path, tmp_path / "file" / "x.npz", "x" * 300 + "/y.npz", "a\0b/c.npz", ""):
+            with pytest.raises(ConfigError, match="expected a file that can be written"):
+                solve(small("dahua"), 1e-2, **{name: path})  # type: ignore[arg-type]
+
+
+def test_a_result_that_cannot_be_written_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, out = tmp_path / "run.npz", tmp_path / "solved.npz"
+
+    def full(self: Equilibrium, path: Any) -> Path:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Equilibrium, "save", full)
+        with pytest.raises(ConfigError, match="could not be written: no space left"):
+            solve(small("dahua"), 1e-3, checkpoint=checkpoint, out=out)
+    assert checkpoint.exists()
+    assert not out.exists()
+    solve(small("dahua"), 1e-3, checkpoint=checkpoint, out=out)
+    assert out.exists()
+    assert not checkpoint.exists()
+
+
+def test_small_decks_are_solved_by_what_solves_them() -> None:
+    """Nine cards, where HS-DCFR stops at some 2e-3."""
+    equilibrium = solve(small("nanning", Deck(3, 3)), 5e-4)
+    assert equilibrium.info["algorithm"] == "pcfr+5"
+    assert equilibrium.info["nashconv"] <= 5e-4
+    assert default_algorithm(PRESETS["nanning"]) == "hs-dcfr"
+
+
+@pytest.mark.parametrize("target", [1, np.float32(0.5), np.int64(1)])
+def test_targets_of_any_kind_of_number(target: Any) -> None:
+    assert solve(small("dahua"), target).info["nashconv"] <= target
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"target": True}, "target"),
+        ({"target": 10**400}, "target"),
         ({"target": 0.0}, "target: expected a number of units above 0, got 0.0"),
         ({"target": float("nan")}, "target"),
         ({"target": "small"}, "target"),

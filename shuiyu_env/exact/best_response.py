@@ -20,9 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shuiyu_env.core.errors import PolicyError, RulesError, ShuiyuError
+from shuiyu_env.core.errors import RulesError, ShuiyuError
 from shuiyu_env.core.rules import RuleSet, resolve_rules
-from shuiyu_env.exact.heads_up import HeadsUpGame, PolicyTables, PunterTables, PunterValues
+from shuiyu_env.exact.heads_up import (
+    HeadsUpGame,
+    PolicyTables,
+    PunterTables,
+    PunterValues,
+    rules_key,
+)
 from shuiyu_env.exact.tabulation import tabulate
 from shuiyu_env.policy import Policy
 
@@ -32,7 +38,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bound:
     """A number that is known exactly, or lies in an interval.
 
@@ -73,6 +79,17 @@ class Bound:
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
 
+    def __bool__(self) -> bool:
+        return bool(float(self))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Bound):
+            return (self.low, self.high) == (other.low, other.high)
+        return self.exact and self.low == other
+
+    def __hash__(self) -> int:
+        return hash(self.low if self.exact else (self.low, self.high))
+
     def __add__(self, other: Any) -> float:
         return float(self) + float(other)
 
@@ -88,8 +105,20 @@ class Bound:
     def __truediv__(self, other: Any) -> float:
         return float(self) / float(other)
 
+    def __rtruediv__(self, other: Any) -> float:
+        return float(other) / float(self)
+
+    def __pow__(self, other: Any) -> Any:
+        return float(self) ** float(other)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(float(self), digits)
+
     def __neg__(self) -> float:
         return -float(self)
+
+    def __pos__(self) -> float:
+        return float(self)
 
     def __abs__(self) -> float:
         return abs(float(self))
@@ -148,20 +177,28 @@ class NashConv:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; each bound as ``{"low", "high", "confidence"}``."""
         names = ("value", "dealer_gain", "punter_gain", "nashconv", "exploitability")
-        return {name: vars(getattr(self, name)) for name in names}
+        return {name: dict(vars(getattr(self, name))) for name in names}
 
 
 def nashconv(
     policy: Policy | PolicyTables,
     rules: str | RuleSet | Mapping[str, Any] | None = None,
-    **options: Any,
+    *,
+    samples: int = 16,
+    seed: int = 0,
+    batch_size: int = 4096,
+    progress: bool = False,
+    name: str | None = None,
+    threads: int | None = None,
 ) -> NashConv:
     """Return how exploitable a policy is in the heads-up game.
 
     Args:
         policy: a policy, or what :func:`~shuiyu_env.exact.tabulation.tabulate` made of one.
-        rules: the rules; may be left out where tables say.
-        **options: of :func:`~shuiyu_env.exact.tabulation.tabulate`, for a policy.
+        rules: the rules; may be left out where tables, or an equilibrium, say.
+        samples, seed, batch_size, progress, name, threads: how a policy is asked, see
+            :func:`~shuiyu_env.exact.tabulation.tabulate`; of no effect for tables and
+            equilibria, which need not be asked.
 
     Returns:
         Exact numbers for tables that are exact: those of policies that read an open
@@ -172,20 +209,28 @@ def nashconv(
     Raises:
         RulesError: stakes, no rules, or rules that are not those of the tables.
         PolicyError: no policy, or one that answers with something unusable.
+        ConfigError, DealError: an option out of range.
     """
     made = getattr(policy, "policy_tables", None)
-    if callable(made):  # an equilibrium, say, which need not be asked
-        policy = made()
-        options = {}
-    if isinstance(policy, PolicyTables):
-        if rules is not None and resolve_rules(rules) != policy.game.rules:
-            raise RulesError("the tables were made for other rules: leave rules out")
-        if options:
-            raise PolicyError(f"tables take no options, got {', '.join(options)}")
-        return _of_tables(policy)
+    tables = made() if callable(made) and not isinstance(policy, type) else policy
+    if isinstance(tables, PolicyTables):
+        if rules is not None and rules_key(resolve_rules(rules)) != rules_key(tables.game.rules):
+            raise RulesError("these tables were made for other rules: leave rules out")
+        return _of_tables(tables)
     if rules is None:
         raise RulesError("expected the rules that the policy is to be evaluated under, got none")
-    return _of_tables(tabulate(policy, rules, **options))
+    return _of_tables(
+        tabulate(
+            tables,
+            rules,
+            samples=samples,
+            seed=seed,
+            batch_size=batch_size,
+            progress=progress,
+            name=name,
+            threads=threads,
+        )
+    )
 
 
 def _of_tables(tables: PolicyTables) -> NashConv:

@@ -8,9 +8,8 @@ a hash of its compiled rules.
 
 from __future__ import annotations
 
-__all__ = ["Equilibrium", "load_equilibrium", "rules_key"]
+__all__ = ["Equilibrium", "load_equilibrium"]
 
-import hashlib
 import io
 import json
 import os
@@ -26,11 +25,11 @@ import numpy.typing as npt
 
 from shuiyu_env.core.actions import Action
 from shuiyu_env.core.cards import HAND_SIZE
-from shuiyu_env.core.contest import Node, Phase, compile_tree
+from shuiyu_env.core.contest import Node, Phase
 from shuiyu_env.core.errors import CheckpointError, PolicyError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.hands import NUM_SPLITS
-from shuiyu_env.core.rules import RuleSet
+from shuiyu_env.core.rules import RuleSet, resolve_rules
 from shuiyu_env.exact.best_response import NashConv, nashconv
 from shuiyu_env.exact.heads_up import (
     DealerTables,
@@ -38,6 +37,7 @@ from shuiyu_env.exact.heads_up import (
     PolicyTables,
     PunterTables,
     heads_up_game,
+    rules_key,
 )
 from shuiyu_env.exact.opened import NUM_OUTCOMES, OpenedContest
 from shuiyu_env.files import write_atomically
@@ -47,31 +47,12 @@ from shuiyu_env.policy import check_inputs
 FloatArray = npt.NDArray[np.floating[Any]]
 
 FORMAT = 1
+_KIND = "shuiyu equilibrium"
 
 # Probabilities are multiples of its inverse: halves, thirds, quarters … are exact, which replies
 # that leave the other side indifferent often are.
 _STEPS = 240
 _HEADER = "header"
-
-
-def rules_key(rules: RuleSet) -> str:
-    """Return the hash of what a heads-up equilibrium depends on: compiled tree, deck, tie rule.
-
-    Rule sets that differ in nothing else, such as the order of declaring, share it.
-    """
-    tree = compile_tree(rules)
-    data = {
-        "nodes": [
-            [int(n.phase), [int(a) for a in n.path], dict(n.children), n.compares, n.payoffs]
-            for n in tree.nodes
-        ],
-        "exposes": sorted(map(int, tree.exposes)),
-        "specials": tree.special_payoffs,
-        "deck": [rules.deck.ranks, rules.deck.suits],
-        "tie_break": rules.tie_break,
-        "max_stake": rules.max_stake,
-    }
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(eq=False)
@@ -109,6 +90,8 @@ class Equilibrium:
                     f"tables of other rules, or damaged: {name}, expected"
                     f" uint8{list(expected.get(name, ()))}, got {found}"
                 )
+            if (table.sum(axis=-1, dtype=np.int64) > _STEPS).any():
+                raise CheckpointError(f"damaged: {name} has probabilities that sum to more than 1")
         self._layout = layout_of(Game(2, self.rules))
 
     def __repr__(self) -> str:
@@ -267,7 +250,7 @@ class Equilibrium:
         """Write it to a file ``*.npz``; :func:`load_equilibrium` reads it."""
         header = {
             "format": FORMAT,
-            "kind": "shuiyu equilibrium",
+            "kind": _KIND,
             "layout": LAYOUT_VERSION,
             "key": rules_key(self.rules),
             "rules": self.rules.to_dict(),
@@ -316,7 +299,9 @@ class Equilibrium:
         return cls(game.rules, {name: tables[name] for name in _shapes(game)})
 
 
-def load_equilibrium(path: str | os.PathLike[str], rules: RuleSet | None = None) -> Equilibrium:
+def load_equilibrium(
+    path: str | os.PathLike[str], rules: str | RuleSet | Mapping[str, Any] | None = None
+) -> Equilibrium:
     """Read an equilibrium from its file.
 
     Args:
@@ -327,17 +312,20 @@ def load_equilibrium(path: str | os.PathLike[str], rules: RuleSet | None = None)
         CheckpointError: a file that is missing, damaged, no equilibrium, or of another game.
     """
     path = Path(path)
+    rules = None if rules is None else resolve_rules(rules)
     try:
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(bytes(archive[_HEADER]))
-            if header["kind"] != "shuiyu equilibrium" or header["format"] != FORMAT:
+            made = (header["kind"], header["format"], header["layout"])
+            if made != (_KIND, FORMAT, LAYOUT_VERSION):
                 raise CheckpointError(
-                    f"{path}: expected an equilibrium of format {FORMAT}, got"
-                    f" {header.get('kind')!r} of format {header.get('format')!r}"
+                    f"{path}: expected a {_KIND} of format {FORMAT} for observations of layout"
+                    f" {LAYOUT_VERSION}, got {made[0]!r} of format {made[1]!r}, layout {made[2]!r}"
                 )
             stored = RuleSet.from_dict(header["rules"])
             planes = {name: archive[name] for name in archive.files if name != _HEADER}
-            float(header["info"]["nashconv"])
+            key, info = header["key"], dict(header["info"])
+            info["nashconv"] = float(info["nashconv"])
     except CheckpointError:
         raise
     except FileNotFoundError:
@@ -346,9 +334,9 @@ def load_equilibrium(path: str | os.PathLike[str], rules: RuleSet | None = None)
         raise CheckpointError(f"{path}: damaged, or no equilibrium: {error}") from error
     except Exception as error:  # lzma's own errors derive from Exception only
         raise CheckpointError(f"{path}: damaged: {error}") from error
-    if header["key"] != rules_key(stored):
+    if key != rules_key(stored):
         raise CheckpointError(f"{path}: made for another version of its rules: solve them again")
-    if rules is not None and rules_key(rules) != header["key"]:
+    if rules is not None and rules_key(rules) != key:
         raise CheckpointError(
             f"{path}: solves {stored.name or 'other rules'}, not {rules.name or 'these rules'}"
         )
@@ -359,7 +347,7 @@ def load_equilibrium(path: str | os.PathLike[str], rules: RuleSet | None = None)
         else plane
         for name, plane in planes.items()
     }
-    return Equilibrium(rules or stored, tables, header["info"])
+    return Equilibrium(rules or stored, tables, info)
 
 
 def _name(node: Node) -> str:

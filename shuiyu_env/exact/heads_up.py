@@ -22,8 +22,11 @@ __all__ = [
     "PunterValues",
     "Term",
     "heads_up_game",
+    "rules_key",
 ]
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,8 +37,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.core.cards import HAND_SIZE
+from shuiyu_env.core.checks import as_integer
 from shuiyu_env.core.contest import Node, Payoffs, Phase, compile_tree
-from shuiyu_env.core.errors import RulesError
+from shuiyu_env.core.errors import ConfigError, RulesError
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome, Special
 from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.exact.dominance import HandClasses, Side, disjoint_sums, hand_classes
@@ -157,6 +161,7 @@ class HeadsUpGame:
 
     Raises:
         RulesError: stakes: they multiply every value, so solve the game without.
+        ConfigError: a number of threads below 1.
 
     Attributes:
         rules, tree: the rules.
@@ -178,6 +183,8 @@ class HeadsUpGame:
                 f"exact evaluation: expected max_stake=1, got {rules.max_stake}; a stake multiplies"
                 " every payoff, so evaluate the rules without it"
             )
+        if threads is not None and (as_integer(threads) or 0) < 1:
+            raise ConfigError(f"threads: expected a whole number of 1 or more, got {threads!r}")
         self.rules = rules
         self.tree = compile_tree(rules)
         self.root = self.tree.root
@@ -494,6 +501,26 @@ def payoffs_of(leaf: Node) -> Payoffs:
     """Return a leaf's payoffs."""
     assert leaf.payoffs is not None, "a reply ends a contest"
     return leaf.payoffs
+
+
+def rules_key(rules: RuleSet) -> str:
+    """Return the hash of what a heads-up equilibrium depends on: compiled tree, deck, tie rule.
+
+    Rule sets that differ in nothing else, such as the order of declaring, share it.
+    """
+    tree = compile_tree(rules)
+    data = {
+        "nodes": [
+            [int(n.phase), [int(a) for a in n.path], dict(n.children), n.compares, n.payoffs]
+            for n in tree.nodes
+        ],
+        "exposes": sorted(map(int, tree.exposes)),
+        "specials": tree.special_payoffs,
+        "deck": [rules.deck.ranks, rules.deck.suits],
+        "tie_break": rules.tie_break,
+        "max_stake": rules.max_stake,
+    }
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 @lru_cache(maxsize=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["convergence_table", "plot_convergence"]
+__all__ = ["check_plot", "convergence_table", "plot_convergence"]
 
 import io
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shuiyu_env.core.errors import ConfigError
-from shuiyu_env.files import write_atomically
+from shuiyu_env.files import check_writable, write_atomically
 
 Convergence = Sequence[Mapping[str, float]]
 
@@ -27,6 +27,24 @@ def convergence_table(convergence: Convergence) -> str:
     return "\n".join(lines)
 
 
+def check_plot(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a picture that can be drawn; better known before an hour's work.
+
+    Raises:
+        ConfigError: matplotlib is not installed, or it cannot write such a file.
+    """
+    path = Path(path)
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            'a plot needs matplotlib: pip install "shuiyu_env[train]", or go without --plot'
+        ) from error
+    if path.suffix.lstrip(".") not in FigureCanvasBase.get_supported_filetypes():
+        raise ConfigError(f"{path}: expected a picture such as convergence.png or .svg")
+    return check_writable(path)
+
+
 def plot_convergence(runs: Mapping[str, Convergence], path: str | os.PathLike[str]) -> Path:
     """Draw NashConv against iterations and against seconds, both axes logarithmic.
 
@@ -37,13 +55,9 @@ def plot_convergence(runs: Mapping[str, Convergence], path: str | os.PathLike[st
     Raises:
         ConfigError: matplotlib is not installed, or it cannot write such a file.
     """
-    path = Path(path)
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            'a plot needs matplotlib: pip install "shuiyu_env[train]", or go without --plot'
-        ) from error
+    path = check_plot(path)
+    from matplotlib.figure import Figure
+
     figure: Any = Figure(figsize=(9.0, 3.8), layout="constrained")
     for axes, column in zip(figure.subplots(1, 2), ("iteration", "seconds"), strict=True):
         for name, rows in runs.items():
@@ -59,9 +73,5 @@ def plot_convergence(runs: Mapping[str, Convergence], path: str | os.PathLike[st
     if len(runs) > 1:
         figure.axes[0].legend(fontsize="small")
     buffer = io.BytesIO()
-    suffix = path.suffix.lstrip(".") or "png"
-    try:
-        figure.savefig(buffer, format=suffix, dpi=130)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    figure.savefig(buffer, format=path.suffix.lstrip("."), dpi=130)
     return write_atomically(path, buffer.getvalue())

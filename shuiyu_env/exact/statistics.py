@@ -25,12 +25,13 @@ __all__ = [
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.core.actions import Action
+from shuiyu_env.core.checks import as_integer, check_choice
 from shuiyu_env.core.contest import Node, Payoffs
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome
@@ -58,6 +59,7 @@ def leaf_masses(tables: PolicyTables, side: Side) -> Iterator[tuple[Node, Floats
     Yields:
         Leaves, each with ``float64[K, 3, 4]``: by class of hands, split and column of ``Payoffs``.
     """
+    check_choice("side", side, get_args(Side))
     game = tables.game
     # Either side's hands that come to declare; one's own as fractions of all deals.
     dealer, punter = game.plan(tables.dealer.split), game.plan(tables.punter.split)
@@ -159,10 +161,13 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
         bins: how many bins of equal mass.
 
     Raises:
+        RulesError: no such side.
         ConfigError: fewer than one bin.
     """
-    if bins < 1:
-        raise ConfigError(f"bins: expected 1 or more, got {bins}")
+    check_choice("side", side, get_args(Side))
+    number = as_integer(bins)
+    if number is None or number < 1:
+        raise ConfigError(f"bins: expected a whole number of 1 or more, got {bins!r}")
     game = tables.game
     players = {"dealer": tables.dealer.split, "punter": tables.punter.split}
     mine = game.plan(players.pop(side))
@@ -173,7 +178,7 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
     # Rounded, so that equal hands are equal.
     chance = np.round(np.where(total > 0.0, won / np.where(total > 0.0, total, 1.0), 0.0), 10)
     masses = mine * game.classes.multiplicity[:, None] / game.num_deals
-    binned = _Bins(chance, masses * total, bins)
+    binned = _Bins(chance, masses * total, number)
     by_outcome = binned.sums(masses[..., None] * outcomes)
     return Strength(
         side=side,

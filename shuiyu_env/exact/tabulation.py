@@ -64,6 +64,9 @@ FloatArray = npt.NDArray[np.floating[Any]]
 #: Pairs of disjoint hands, each with its splits, up to which all are asked: decks of 16 cards.
 MOST_PAIRS = 10_000_000
 
+#: Dealer's hands that may be drawn for each of the punter's hands and splits.
+MOST_SAMPLES = 1024
+
 _NUM_OUTCOMES = len(Outcome)
 # Rows of punter's hands and splits that are worked on at once. Samples are drawn by these blocks,
 # so another size gives other samples.
@@ -112,8 +115,10 @@ def tabulate(
             f" got {policy!r}; shuiyu_env.policies.load makes one of a name or a file"
         )
     samples = _whole("samples", samples, 2)
-    if samples % 2:
-        raise DealError(f"samples: expected an even number, for two halves, got {samples}")
+    if samples % 2 or samples > MOST_SAMPLES:
+        raise DealError(
+            f"samples: expected an even number, for two halves, up to {MOST_SAMPLES}, got {samples}"
+        )
     seed = _whole("seed", seed, None)
     batch_size = _whole("batch_size", batch_size, 1)
     name = type(policy).__name__ if name is None else name
@@ -268,8 +273,13 @@ class _Questions:
         self.bar: Any = progress_bar(0, False)
         self.table_of_hands = game.classes.table
         self._layout = layout_of(Game(2, game.rules))
-        self._observation = np.empty((batch_size, self._layout.size), dtype=np.float32)
-        self._mask = np.empty((batch_size, self._layout.num_actions), dtype=np.int8)
+        try:
+            self._observation = np.empty((batch_size, self._layout.size), dtype=np.float32)
+            self._mask = np.empty((batch_size, self._layout.num_actions), dtype=np.int8)
+        except (MemoryError, ValueError) as error:
+            raise DealError(
+                f"batch_size: {batch_size} rows do not fit into memory ({error})"
+            ) from None
 
     def observe(
         self, spot: _Spot, rows: _Rows

@@ -572,7 +572,7 @@ class OpenSpielPolicy(openspiel_policy.Policy):  # type: ignore[misc]
             observation = np.array(state.information_state_tensor(seat), dtype=np.float32)[None]
             answer = checked_probabilities(self._policy, observation, mask, self._name, [seat])
             self._known[key] = {action: float(answer[0, action]) for action in legal}
-        return self._known[key]
+        return dict(self._known[key])
 
 
 class TabulatedPolicy:

@@ -34,6 +34,21 @@ def _equilibrium(game: Game | None) -> Policy:
     from shuiyu_env.exact.store import equilibrium_of
 
     game = Game(2) if game is None else game
+    _check_zero_sum(game)
+    return equilibrium_of(game.rules)
+
+
+def _equilibrium_file(path: Path, game: Game | None) -> Policy:
+    from shuiyu_env.exact.equilibrium import load_equilibrium
+
+    if game is None:
+        return load_equilibrium(path)
+    _check_zero_sum(game)
+    return load_equilibrium(path, game.rules)
+
+
+def _check_zero_sum(game: Game) -> None:
+    """Refuse a game of which no equilibrium is known."""
     if game.num_players != 2:
         raise PolicyError(
             f"an equilibrium is known heads-up only, not for {game.num_players} seats: choose"
@@ -44,13 +59,6 @@ def _equilibrium(game: Game | None) -> Policy:
             f"an equilibrium is known for reward='transfer' only: with {game.reward!r} the game is"
             " not zero-sum"
         )
-    return equilibrium_of(game.rules)
-
-
-def _equilibrium_file(path: Path, game: Game | None) -> Policy:
-    from shuiyu_env.exact.equilibrium import load_equilibrium
-
-    return load_equilibrium(path, None if game is None else game.rules)
 
 
 #: Policies by name; each is made for a game, which may be ``None``.
