@@ -96,7 +96,6 @@ def our_solution(preset: str, threads: int) -> dict[str, Any]:
 def openspiel_nashconv(game_name: str, threads: int) -> dict[str, Any]:
     """OpenSpiel's C++ NashConv of the uniform policy."""
     import pyspiel
-
     from open_spiel.python.policy import TabularPolicy
 
     game = pyspiel.load_game(game_name)
@@ -153,12 +152,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of every NashConv")
     parser.add_argument("--solutions", type=int, default=1, help="runs of every solution")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[2, 1], help="threads and processors, in turn"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/performance.md")
     options = parser.parse_args()
     evaluated = [("nashconv", "nanning"), ("nashconv", "dahua"), ("nashconv", "dahua_house")]
     evaluated += [("openspiel", "leduc_poker"), ("openspiel", "liars_dice")]
     rows, parts = [], []
-    for processors in (1, 2):
+    for processors in options.threads:
         runs: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in evaluated}
         for _ in range(options.rounds):
             for case in evaluated:
@@ -181,7 +183,7 @@ def main() -> None:
     parts.append(f"NashConv, of a tabulated policy:\n\n{markdown(head, rows)}")
     rows = []
     for preset in ("nanning", "dahua", "dahua_house"):
-        for processors in (2, 1):
+        for processors in options.threads:
             solved = [measure("solve", preset, processors) for _ in range(options.solutions)]
             rows.append(
                 [

@@ -425,12 +425,16 @@ def _sweep(  # type: ignore[no-untyped-def]
                         if head[point] != head[first]:
                             break
                         run += 1
+                    # The tree's places begin at 1, so its first row is free for their sum.
+                    tree[0] = 0.0
                     for m in range(k, run):
                         source = members[end - 1 - m if reverse else start + m]
-                        for n in range(k, run):
-                            point = members[end - 1 - n if reverse else start + n]
-                            for c in range(len(columns)):
-                                out[point, c] -= sign * weights[source, c]
+                        for c in range(len(columns)):
+                            tree[0, c] += weights[source, c]
+                    for m in range(k, run):
+                        point = members[end - 1 - m if reverse else start + m]
+                        for c in range(len(columns)):
+                            out[point, c] -= sign * tree[0, c]
                     k = run
             i = j
 
