@@ -14,6 +14,7 @@ deals, until :meth:`HeadsUpGame.per_deal` makes units per deal of them.
 from __future__ import annotations
 
 __all__ = [
+    "ONE_OF_EACH",
     "DealerTables",
     "DealerValues",
     "HeadsUpGame",
@@ -143,7 +144,7 @@ class Term(NamedTuple):
 
 
 #: Counts hands by outcome: each pays 1 for one of them.
-_ONE_OF_EACH = (Payoffs(1, 0, 0, 1), Payoffs(0, 1, 0, 0), Payoffs(0, 0, 1, 0))
+ONE_OF_EACH = (Payoffs(1, 0, 0, 1), Payoffs(0, 1, 0, 0), Payoffs(0, 0, 1, 0))
 
 
 def _not_negative(masses: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -372,7 +373,7 @@ class HeadsUpGame:
             outputs.append(fixed)
             places.append((self.root.id, self.position(node)))
         if masses:
-            outputs += [[Term(plan, one)] for one in _ONE_OF_EACH]
+            outputs += [[Term(plan, one)] for one in ONE_OF_EACH]
         sums = self.expect(outputs, "punter", dtype)
         shape = (self.classes.size, NUM_SPLITS)
         values = PunterValues(
@@ -390,7 +391,7 @@ class HeadsUpGame:
 
     def masses(self, plan: FloatArray) -> npt.NDArray[np.float64]:
         """Return the dealer's hands by outcome alone; see :meth:`hidden_values`."""
-        return _not_negative(self.expect([[Term(plan, one)] for one in _ONE_OF_EACH], "punter"))
+        return _not_negative(self.expect([[Term(plan, one)] for one in ONE_OF_EACH], "punter"))
 
     def forced_payoffs(self, node: Node) -> tuple[int, ...]:
         """Return what a forced showdown pays by outcome, whatever the split it is won with."""

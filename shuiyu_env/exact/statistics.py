@@ -36,7 +36,13 @@ from shuiyu_env.core.contest import Node, Payoffs
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.hands import NUM_SPLITS, Outcome
 from shuiyu_env.exact.dominance import Side
-from shuiyu_env.exact.heads_up import HeadsUpGame, PolicyTables, Term, payoffs_of
+from shuiyu_env.exact.heads_up import (
+    ONE_OF_EACH,
+    HeadsUpGame,
+    PolicyTables,
+    Term,
+    payoffs_of,
+)
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
@@ -45,7 +51,6 @@ Path = tuple[Action, ...]  #: declaration, call and reply, as far as they go
 _COLUMNS = len(Payoffs._fields)
 _SPECIAL = _COLUMNS - 1
 _ALL = Payoffs(1, 1, 1, 1)
-_ONE_OF_EACH = (Payoffs(1, 0, 0, 1), Payoffs(0, 1, 0, 0), Payoffs(0, 0, 1, 0))
 
 
 def leaf_masses(tables: PolicyTables, side: Side) -> Iterator[tuple[Node, Floats]]:
@@ -172,7 +177,7 @@ def by_strength(tables: PolicyTables, side: Side, bins: int = 20) -> Strength:
     players = {"dealer": tables.dealer.split, "punter": tables.punter.split}
     mine = game.plan(players.pop(side))
     (theirs,) = map(game.plan, players.values())
-    outcomes = np.clip(game.expect([[Term(theirs, one)] for one in _ONE_OF_EACH], side), 0.0, None)
+    outcomes = np.clip(game.expect([[Term(theirs, one)] for one in ONE_OF_EACH], side), 0.0, None)
     total = outcomes.sum(axis=-1)
     won = outcomes[..., Outcome.DEALER_WINS if side == "dealer" else Outcome.PUNTER_WINS]
     # Rounded, so that equal hands are equal.
