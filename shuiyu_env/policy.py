@@ -120,9 +120,9 @@ def checked_probabilities(
             cause=error,
         )
         raise  # no rows to be asked about
-    if np.iscomplexobj(answer):
-        raise PolicyError(f"policy {name!r}: expected real probabilities, got complex numbers")
     try:
+        if np.iscomplexobj(answer):
+            raise TypeError("complex numbers")
         result = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise PolicyError(

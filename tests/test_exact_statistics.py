@@ -255,5 +255,5 @@ def test_decisions_are_sums() -> None:
 
 def test_no_bins_are_refused() -> None:
     tables = tabulate(RandomStrategy(RULES["dahua"], 1), RULES["dahua"])
-    with pytest.raises(ConfigError, match="bins: expected 1 or more, got 0"):
+    with pytest.raises(ConfigError, match="bins: expected a whole number of 1 or more, got 0"):
         by_strength(tables, "punter", 0)
