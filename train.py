@@ -17,16 +17,17 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from agents.algorithms import make_learner
 from agents.config import parse
-from agents.ppo import PPO, DivergenceError
-from agents.run import Learner, Run
+from agents.learner import DivergenceError, Learner
+from agents.measuring import REFERENCES, can_compute, is_due, match_metrics, nashconv_metrics
+from agents.run import Run
+from agents.workers import Workers
 from shuiyu_env.core.errors import ConfigError, PolicyError, ShuiyuError
 from shuiyu_env.evaluation import AgainstRow, against_table, match_against
-from shuiyu_env.policies.network import NetworkPolicy
 from shuiyu_env.progress import Interrupt
 
 DEFAULT_CONFIG = Path(__file__).parent / "configs" / "ppo.yaml"
-REFERENCES = ("uniform", "honest", "cautious", "bluffer")
 
 #: Exit codes: a mistake in the settings, and (by custom) an interrupt.
 USAGE_ERROR, INTERRUPTED = 2, 130
@@ -34,31 +35,47 @@ USAGE_ERROR, INTERRUPTED = 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, or go on training; return the exit code."""
+    workers = Workers()
     try:
         config, resumed = parse(sys.argv[1:] if argv is None else argv, DEFAULT_CONFIG)
         torch.set_num_threads(config.threads)
+        workers = Workers.join(config.device)
         try:
-            learner = PPO(
-                config.game.make(), config.ppo, config.network, config.seed, config.device
-            )
+            learner = make_learner(config, workers)
         except (MemoryError, RuntimeError) as error:
             # The arrays of all environments and of a window of experience are made here.
             raise ConfigError(
-                f"ppo.num_envs {config.ppo.num_envs} times ppo.window {config.ppo.window} is too"
-                f" much for this machine's memory ({str(error).splitlines()[0]})"
+                f"{config.algorithm}: its environments and the experience of an iteration are too"
+                f" much for this machine's memory ({str(error).splitlines()[0]}); make"
+                f" {config.algorithm}.num_envs or {config.algorithm}.window smaller"
             ) from None
-        if resumed is None:
-            run = Run.create(config)
-            run.save(learner)
+        # One process makes the folder; it is nobody else's to write in.
+        run, failed = None, None
+        if workers.is_first or resumed is not None:
+            try:
+                run = Run.create(config) if resumed is None else Run.open(resumed, config, learner)
+            except ShuiyuError as error:
+                failed = error
+        if workers.any(failed is not None):
+            raise failed or ConfigError("another process could not begin")
+        if run is None:
+            run = Run(Path(workers.share(None)), config)
         else:
-            run = Run.open(resumed, config, learner)
+            workers.share(str(run.path))
+        if resumed is None:
+            run.save(learner)
     except ShuiyuError as error:
+        workers.leave()
         print(f"train.py: error: {error}", file=sys.stderr)
         return USAGE_ERROR
-    print(f"{run.path}: {learner.game!r}", flush=True)
-    how_to_resume = f"go on with: python train.py --resume {run.path}"
+    first = workers.is_first
+    if first:
+        print(f"{run.path}: {learner.game!r}", flush=True)
+    how_to_resume = f"go on with: {_command(workers)} --resume {run.path}"
     try:
         finished = train(run, learner)
+        if not first:
+            return 0
         if not finished:
             print(f"stopped at iteration {learner.iteration}; {how_to_resume}")
             return INTERRUPTED
@@ -69,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The policy meant is the one just learned: its answers are no longer finite.
         print(
             f"train.py: stopped: {error}\nthe last good policy is {run.policy_path}; try a lower"
-            " ppo.learning_rate",
+            f" {config.algorithm}.learning_rate",
             file=sys.stderr,
         )
         return 1
@@ -81,49 +98,66 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         run.close()
+        workers.leave()
     print(f"policy: {run.policy_path}")
     return 0
 
 
 def train(run: Run, learner: Learner) -> bool:
     """Learn until the end, or until Ctrl-C; return whether it was the end."""
-    config = run.config
-    total = config.ppo.iterations * config.ppo.steps_per_iteration
+    config, workers = run.config, learner.workers
+    # What resuming finds: the time that was spent before.
+    seconds = run.metrics[-1]["train_seconds"] if run.metrics else 0.0
     bar = tqdm(
-        total=total,
-        initial=learner.env_steps,
-        unit=" steps",
-        unit_scale=True,
+        total=learner.iterations,
+        initial=learner.iteration,
+        unit=" iterations",
         # Not drawn where nobody looks: into files and pipes go plain lines instead.
-        disable=None,
+        disable=None if workers.is_first else True,
         dynamic_ncols=True,
     )
     with bar, Interrupt() as interrupt:
-        while not learner.is_finished and not interrupt.requested:
-            before = learner.env_steps
+        stop = False
+        while not learner.is_finished and not stop:
+            began = time.perf_counter()
             learned = learner.iterate()
+            seconds += time.perf_counter() - began
             metrics: dict[str, Any] = {
                 "iteration": learner.iteration,
                 "env_steps": learner.env_steps,
+                "train_seconds": seconds,
                 **learned,
             }
-            if _is_due(config.evaluation.interval, learner):
-                began = time.perf_counter()
-                metrics["match"] = _match_metrics(_match(run, learner, config.evaluation.deals))
-                metrics["match_seconds"] = time.perf_counter() - began
-                tqdm.write(_line(metrics, total))
-                sys.stdout.flush()
-            run.log(metrics)
-            bar.update(learner.env_steps - before)
-            if "entropy" in metrics:
-                bar.set_postfix(
-                    entropy=f"{metrics['entropy']:.2f}", value_loss=f"{metrics['value_loss']:.2f}"
-                )
+            if workers.is_first:
+                measure(run, learner, metrics)
+                run.log(metrics)
+            bar.update()
+            shown = {"entropy": "entropy", "env_steps_per_second": "steps_per_second"}
+            bar.set_postfix({to: f"{metrics[of]:.3g}" for of, to in shown.items() if of in metrics})
             if learner.is_finished or learner.iteration % config.checkpoint_interval == 0:
                 run.save(learner)
-        if interrupt.requested:
+            stop = workers.any(interrupt.requested)
+        if stop and not learner.is_finished:
             run.save(learner)
         return learner.is_finished
+
+
+def measure(run: Run, learner: Learner, metrics: dict[str, Any]) -> None:
+    """Add to the metrics of an iteration what is due: a match, NashConv."""
+    config = run.config.evaluation
+    began = time.perf_counter()
+    match = _is_due(config.interval, learner)
+    exact = can_compute(learner.game) and is_due(
+        config.nashconv_points, learner.iteration, learner.iterations
+    )
+    if match:
+        metrics["match"] = match_metrics(_match(run, learner, config.deals))
+    if exact:
+        metrics["nashconv"] = nashconv_metrics(learner)
+    if match or exact:
+        metrics["evaluation_seconds"] = time.perf_counter() - began
+        tqdm.write(_line(metrics, learner))
+        sys.stdout.flush()
 
 
 def _is_due(interval: int, learner: Learner) -> bool:
@@ -135,7 +169,7 @@ def _is_due(interval: int, learner: Learner) -> bool:
 
 def _match(run: Run, learner: Learner, deals: int, progress: bool = False) -> list[AgainstRow]:
     """Match the policy against every reference policy; single deals, whatever the rounds."""
-    policy = NetworkPolicy(learner.network)
+    policy = next(iter(learner.policies().values()))
     # A seed of its own: these deals are never trained on.
     seed = run.config.seed ^ (1 << 62)
     game = run.config.game.make(rounds=1)
@@ -144,27 +178,24 @@ def _match(run: Run, learner: Learner, deals: int, progress: bool = False) -> li
     )
 
 
-def _match_metrics(rows: Sequence[AgainstRow]) -> dict[str, dict[str, float]]:
-    return {
-        row.opponent: {
-            "mean": row.result.both.mean,
-            "low": row.result.both.low,
-            "high": row.result.both.high,
-            "dealer": row.result.dealer.mean,
-            "punter": row.result.punter.mean,
-        }
-        for row in rows
-    }
+def _line(metrics: dict[str, Any], learner: Learner) -> str:
+    parts = [
+        f"iteration {metrics['iteration']}, {learner.progress:.0%},"
+        f" {metrics['env_steps_per_second']:,.0f} steps/s"
+    ]
+    if "match" in metrics:
+        results = [f"{name} {found['mean']:+.2f}" for name, found in metrics["match"].items()]
+        parts.append("units per deal against " + ", ".join(results))
+    for kind, found in metrics.get("nashconv", {}).items():
+        names = [name for name in found if name.startswith("nashconv")]
+        parts.append(f"NashConv ({kind}) " + " to ".join(f"{found[name]:.4f}" for name in names))
+    return "; ".join(parts)
 
 
-def _line(metrics: dict[str, Any], total: int) -> str:
-    against = ", ".join(
-        f"{name} {result['mean']:+.2f}" for name, result in metrics["match"].items()
-    )
-    return (
-        f"iteration {metrics['iteration']}, {metrics['env_steps'] / total:.0%},"
-        f" {metrics['env_steps_per_second']:,.0f} steps/s; units per deal against {against}"
-    )
+def _command(workers: Workers) -> str:
+    if workers.size == 1:
+        return "python train.py"
+    return f"torchrun --nproc-per-node {workers.size} train.py"
 
 
 def print_shares(run: Run) -> None:
@@ -177,12 +208,12 @@ def print_shares(run: Run) -> None:
         / seconds
         for name in ("environment", "network", "update")
     }
-    matches = sum(row.get("match_seconds", 0.0) for row in run.metrics)
+    measured = sum(row.get("evaluation_seconds", 0.0) for row in run.metrics)
     steps = run.metrics[-1]["env_steps"]
     print(
         f"{steps:,} decisions in {seconds:.0f} s: {steps / seconds:,.0f} a second; "
         + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-        + f"; matches {matches:.0f} s more"
+        + f"; measuring {measured:.0f} s more"
     )
 
 

@@ -16,6 +16,12 @@ import torch
 import yaml  # type: ignore[import-untyped]
 from jsonargparse import ArgumentParser, Namespace
 
+from agents.algorithms import AlgorithmName
+from agents.deep_cfr import DeepCFRConfig
+from agents.mccfr import MCCFRConfig
+from agents.mmd import MMDConfig
+from agents.nash_pg import NashPGConfig
+from agents.nfsp import NFSPConfig
 from agents.ppo import PPOConfig
 from shuiyu_env.core.errors import ConfigError, RulesError, closest
 from shuiyu_env.core.game import DealerRotation, Game
@@ -73,12 +79,16 @@ class GameConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Matches against the reference policies.
+    """How what is being learned is measured on the way and at the end.
 
     Args:
-        interval: iterations between two matches; 0 for none before the end.
+        interval: iterations between two matches against the reference policies;
+            0 for none before the end.
         deals: deals of such a match, each played in all rotations of the seats.
         final_deals: deals of the match at the end; 0 for none.
+        nashconv_points: heads-up, how often NashConv is computed exactly: at the end, and at
+            a half, a quarter and so on of the iterations; 0 for never. Not counted as
+            training time. On a full deck each takes some ten seconds for each policy.
 
     Raises:
         ConfigError: a value out of range.
@@ -87,8 +97,13 @@ class EvaluationConfig:
     interval: int = 25
     deals: int = 1000
     final_deals: int = 10_000
+    nashconv_points: int = 5
 
     def __post_init__(self) -> None:
+        if self.nashconv_points < 0:
+            raise ConfigError(
+                f"evaluation.nashconv_points: expected 0 or more, got {self.nashconv_points}"
+            )
         if self.interval < 0:
             raise ConfigError(f"evaluation.interval: expected 0 or more, got {self.interval}")
         if self.deals < 2:
@@ -104,10 +119,16 @@ class TrainConfig:
     """A training run.
 
     Args:
+        algorithm: how to learn; the section of its name has its settings.
         game: the game to learn.
         network: the network that all seats share.
-        ppo: the learner.
-        evaluation: matches against the reference policies.
+        ppo: settings of proximal policy optimisation.
+        mmd: settings of magnetic mirror descent.
+        nash_pg: settings of the policy gradient with a moving magnet.
+        nfsp: settings of neural fictitious self-play.
+        deep_cfr: settings of deep counterfactual regret minimisation.
+        mccfr: settings of Monte-Carlo counterfactual regret minimisation in tables.
+        evaluation: how what is being learned is measured.
         seed: decides everything (on the CPU, bit for bit).
         name: the run's folder under ``runs_dir``; made up if not given.
         runs_dir: the folder of all runs.
@@ -117,13 +138,19 @@ class TrainConfig:
         checkpoint_interval: iterations between two checkpoints.
 
     Raises:
-        ConfigError: a value out of range, a game that cannot be played, or a
-            device that is not there.
+        ConfigError: a value out of range, a game that cannot be played, settings of
+            another algorithm, or a device that is not there.
     """
 
+    algorithm: AlgorithmName = "ppo"
     game: GameConfig = field(default_factory=GameConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    mmd: MMDConfig = field(default_factory=MMDConfig)
+    nash_pg: NashPGConfig = field(default_factory=NashPGConfig)
+    nfsp: NFSPConfig = field(default_factory=NFSPConfig)
+    deep_cfr: DeepCFRConfig = field(default_factory=DeepCFRConfig)
+    mccfr: MCCFRConfig = field(default_factory=MCCFRConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     seed: int = 0
     name: str | None = None
@@ -145,7 +172,19 @@ class TrainConfig:
             raise ConfigError(_bad_name(self.name))
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device: got 'cuda', but torch finds no CUDA device; use 'cpu'")
+        for name in get_args(AlgorithmName):
+            unused = getattr(self, name)
+            if name != self.algorithm and unused != type(unused)():
+                raise ConfigError(
+                    f"{name}: has no effect on algorithm {self.algorithm!r}; choose"
+                    f" --algorithm {name}, or leave it out"
+                )
         self.game.make()
+
+    @property
+    def learner(self) -> Any:
+        """The settings of the algorithm that was chosen."""
+        return getattr(self, self.algorithm)
 
 
 def make_parser() -> ArgumentParser:
@@ -212,6 +251,9 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
     result = dataclasses.asdict(config)
     result["game"]["rules"] = config.game.make().rules.to_dict()
     result["network"] = config.network.to_dict()
+    for name in get_args(AlgorithmName):
+        if name != config.algorithm:
+            del result[name]
     return result
 
 

@@ -17,7 +17,7 @@ _INK, _FAINT = "#333333", "#DDDDDD"
 
 
 def draw_curve(path: Path, metrics: Sequence[Mapping[str, Any]], title: str) -> None:
-    """Draw match results, entropy, value loss and policy change over decisions.
+    """Draw NashConv (if it was computed), match results, and what the learner reports.
 
     Args:
         path: PNG file to write.
@@ -30,12 +30,16 @@ def draw_curve(path: Path, metrics: Sequence[Mapping[str, Any]], title: str) -> 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 7), dpi=120, layout="constrained", facecolor="white")
+    exact = [row for row in metrics if row.get("nashconv")]
+    tops = 2 if exact else 1
+    figure = Figure(figsize=(10, 4 + 3 * tops), dpi=120, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=14, color=_INK, fontweight="bold")
-    grid = figure.add_gridspec(2, 3, height_ratios=(3, 2))
+    grid = figure.add_gridspec(tops + 1, 3, height_ratios=(*[3] * tops, 2))
+    if exact:
+        _draw_nashconv(figure.add_subplot(grid[0, :]), exact)
 
-    axes = figure.add_subplot(grid[0, :])
+    axes = figure.add_subplot(grid[tops - 1, :])
     matches = [row for row in metrics if row.get("match")]
     opponents = list(matches[-1]["match"]) if matches else []
     for opponent, colour in zip(opponents, _COLOURS, strict=False):
@@ -62,9 +66,16 @@ def draw_curve(path: Path, metrics: Sequence[Mapping[str, Any]], title: str) -> 
         ("entropy", "Entropy", "nats", _COLOURS[0]),
         ("value_loss", "Value loss", "units²", _COLOURS[1]),
         ("approx_kl", "Policy change per iteration", "KL divergence, nats", _COLOURS[2]),
+        ("average_loss", "Loss of the average policy", "nats", _COLOURS[1]),
+        ("advantage_loss", "Advantage loss", "units²", _COLOURS[2]),
+        ("q_loss", "Action value loss", "units²", _COLOURS[2]),
+        ("deals", "Deals per iteration", "deals", _COLOURS[3]),
+        ("seconds", "Time per iteration", "seconds", _COLOURS[4]),
     )
-    for column, (key, name, unit, colour) in enumerate(panels):
-        axes = figure.add_subplot(grid[1, column])
+    # The first three that this algorithm reports.
+    reported = [panel for panel in panels if any(panel[0] in row for row in metrics)][:3]
+    for column, (key, name, unit, colour) in enumerate(reported):
+        axes = figure.add_subplot(grid[tops, column])
         rows = [row for row in metrics if key in row]
         steps, values = [_millions(row) for row in rows], [row[key] for row in rows]
         axes.plot(steps, values, color=colour, linewidth=1.5)
@@ -75,6 +86,25 @@ def draw_curve(path: Path, metrics: Sequence[Mapping[str, Any]], title: str) -> 
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     write_atomically(path, buffer.getvalue())
+
+
+def _draw_nashconv(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw NashConv of each kind of policy, both axes logarithmic."""
+    steps = [_millions(row) for row in rows]
+    for kind, colour in zip(rows[-1]["nashconv"], _COLOURS, strict=False):
+        for name in rows[-1]["nashconv"][kind]:
+            # Two numbers, a lower and an upper one, if it was sampled.
+            if name.startswith("nashconv"):
+                values = [row["nashconv"][kind][name] for row in rows]
+                label = f"{kind}{name.removeprefix('nashconv').replace('_', ', ')}"
+                axes.plot(steps, values, color=colour, linewidth=1.8, marker="o", label=label)
+                axes.annotate(
+                    f"  {values[-1]:.4f}", (steps[-1], values[-1]), color=colour, va="center"
+                )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _style(axes, "NashConv: what both roles together could gain", "units per deal")
+    axes.legend(fontsize=9, frameon=False, loc="lower left")
 
 
 def _millions(row: Mapping[str, Any]) -> float:

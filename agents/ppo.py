@@ -10,29 +10,41 @@ PPO itself: Schulman et al., "Proximal policy optimization algorithms" (2017).
 
 from __future__ import annotations
 
-__all__ = ["PPO", "DivergenceError", "PPOConfig"]
+__all__ = ["PPO", "PPOConfig"]
 
+import copy
 import math
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
+from agents.learner import (
+    DivergenceError,
+    LearnedPolicy,
+    Learner,
+    annealed,
+    check_at_least,
+    check_from,
+    check_positive,
+    out_of_range,
+    step,
+)
 from agents.rollout import Batch, Rollout
+from agents.workers import Workers
 from shuiyu_env.batch import BatchEnv
-from shuiyu_env.core.errors import ConfigError, ShuiyuError
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
-from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
-
-#: Turns a run's seed into that of its sampled actions and its minibatches.
-_SAMPLING = 0x5A3C_96E1
-
-
-class DivergenceError(ShuiyuError):
-    """Learning went wrong: a loss or a gradient is not finite."""
+from shuiyu_env.policies.network import (
+    ActorCritic,
+    MaskedCategorical,
+    NetworkConfig,
+    NetworkPolicy,
+)
 
 
 @dataclass(frozen=True)
@@ -42,16 +54,16 @@ class PPOConfig:
     Args:
         total_steps: decisions, of all seats together, to learn from in all;
             rounded up to whole iterations.
-        num_envs: games played at once.
+        num_envs: games played at once, by each process.
         window: decisions that each game takes in one iteration, so that
             ``num_envs * window`` are learned from at a time.
         epochs: passes over each batch.
-        minibatch_size: decisions in one gradient step.
+        minibatch_size: decisions in one gradient step, of each process.
         learning_rate: of Adam, at the start.
         final_learning_rate: at the end; linear in between.
         adam_eps: Adam's constant for numerical stability.
         clip: how far an action's probability ratio may move in one iteration
-            before it is no longer rewarded.
+            before it is no longer rewarded; null for as far as it likes.
         entropy: weight of the policy's entropy, at the start; per unit of
             normalised advantage. 0.05 to 0.2 is what such games want.
         final_entropy: at the end; linear in between.
@@ -63,6 +75,8 @@ class PPOConfig:
             deviation 1 over the batch.
         target_kl: if given, an iteration stops after the epoch in which the
             policy has moved this far (approximate Kullback-Leibler divergence, nats).
+        averaging: of the average of the weights that is kept beside the newest
+            ones, the part that an iteration leaves as it is; 0 for none.
 
     Raises:
         ConfigError: a value out of range.
@@ -76,7 +90,7 @@ class PPOConfig:
     learning_rate: float = 3e-3
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5
-    clip: float = 0.1
+    clip: float | None = 0.1
     entropy: float = 0.1
     final_entropy: float = 0.05
     value: float = 0.5
@@ -84,57 +98,39 @@ class PPOConfig:
     gae_lambda: float = 1.0
     normalise_advantages: bool = True
     target_kl: float | None = None
+    averaging: float = 0.98
+
+    #: The name of these settings in configuration files.
+    section: ClassVar[str] = "ppo"
 
     def __post_init__(self) -> None:
-        for name in ("total_steps", "num_envs", "window", "epochs", "minibatch_size"):
-            if getattr(self, name) < 1:
-                raise _out_of_range(name, "1 or more", getattr(self, name))
-        for name in ("learning_rate", "adam_eps", "max_grad_norm"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise _out_of_range(name, "more than 0", getattr(self, name))
-        for name in ("final_learning_rate", "entropy", "final_entropy", "value"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise _out_of_range(name, "0 or more", getattr(self, name))
-        if not 0.0 < self.clip < 1.0:
-            raise _out_of_range("clip", "a number between 0 and 1", self.clip)
-        if not 0.0 <= self.gae_lambda <= 1.0:
-            raise _out_of_range("gae_lambda", "a number from 0 to 1", self.gae_lambda)
+        whole = ("total_steps", "num_envs", "window", "epochs", "minibatch_size")
+        check_at_least(1, self.section, self, whole)
+        check_positive(self.section, self, ("learning_rate", "adam_eps", "max_grad_norm"))
+        weights = ("final_learning_rate", "entropy", "final_entropy", "value")
+        check_from(0.0, math.inf, self.section, self, weights)
+        check_from(0.0, 1.0, self.section, self, ("gae_lambda",))
+        if self.clip is not None and not 0.0 < self.clip < 1.0:
+            raise out_of_range(
+                f"{self.section}.clip", "a number between 0 and 1, or null", self.clip
+            )
         if self.target_kl is not None and not 0.0 < self.target_kl < math.inf:
-            raise _out_of_range("target_kl", "more than 0, or null", self.target_kl)
-
-    @property
-    def steps_per_iteration(self) -> int:
-        """Decisions taken in one iteration."""
-        return self.num_envs * self.window
-
-    @property
-    def iterations(self) -> int:
-        """Iterations in all."""
-        return -(-self.total_steps // self.steps_per_iteration)
+            raise out_of_range(f"{self.section}.target_kl", "more than 0, or null", self.target_kl)
+        if not 0.0 <= self.averaging < 1.0:
+            raise out_of_range(
+                f"{self.section}.averaging", "0 or more, and less than 1", self.averaging
+            )
 
 
-def _out_of_range(name: str, expected: str, got: object) -> ConfigError:
-    return ConfigError(f"ppo.{name}: expected {expected}, got {got!r}")
-
-
-class PPO:
+class PPO(Learner):
     """The learner: a network, its optimizer and the games that it plays.
-
-    Args:
-        game: the game.
-        config: hyperparameters.
-        network: the shape of the network.
-        seed: of the deals, the first weights and all sampling.
-        device: where the network is and learns.
 
     Attributes:
         network: the actor-critic being trained.
-        iteration: iterations done.
-        env_steps: decisions taken so far.
-        deals: deals learned from so far.
+        average: the average of its weights over the last iterations, or ``None``.
     """
 
-    name = "ppo"
+    name: ClassVar[str] = "ppo"
 
     def __init__(
         self,
@@ -143,127 +139,122 @@ class PPO:
         network: NetworkConfig | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        workers: Workers | None = None,
     ) -> None:
-        self.game = game
+        super().__init__(game, seed, device, workers)
         self.config = PPOConfig() if config is None else config
-        self.device = torch.device(device)
-        # First weights come from the CPU's generator, so they are the same on every device.
-        weights = torch.Generator().manual_seed(seed)
-        self.network = ActorCritic(layout_of(game), network, weights).to(self.device)
+        self.network = ActorCritic(layout_of(game), network, self.weights()).to(self.device)
+        self.average = copy.deepcopy(self.network) if self.config.averaging else None
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=self.config.learning_rate, eps=self.config.adam_eps
         )
-        # Another stream than that of the weights.
-        self.generator = torch.Generator(self.device).manual_seed(seed ^ _SAMPLING)
-        env = BatchEnv(game, self.config.num_envs, seed)
-        self.rollout = Rollout(env, self.config.window, self.device)
-        self.iteration = 0
-        self.env_steps = 0
-        self.deals = 0
+        env = BatchEnv(game, self.config.num_envs, self.env_seed)
+        self.rollout = Rollout(env, self.config.window, self.network.num_features, self.device)
 
     @property
-    def is_finished(self) -> bool:
-        """Whether all iterations are done."""
-        return self.iteration >= self.config.iterations
+    def steps_per_iteration(self) -> int:
+        """Decisions taken in one iteration, by all processes together."""
+        return self.config.num_envs * self.config.window * self.workers.size
+
+    @property
+    def iterations(self) -> int:
+        """Iterations in all."""
+        return -(-self.config.total_steps // self.steps_per_iteration)
+
+    def policies(self) -> Mapping[str, LearnedPolicy]:
+        """Return the last iterate and, if one is kept, the average."""
+        networks = {"last": self.network, "average": self.average}
+        return {kind: NetworkPolicy(net) for kind, net in networks.items() if net is not None}
 
     def iterate(self) -> dict[str, float]:
-        """Play one window, learn from it, and return what there is to report.
-
-        Raises:
-            DivergenceError: a loss or gradient is not finite. The weights are
-                those after the last good gradient step.
-        """
+        """Play one window, learn from it, and return what there is to report."""
         config, rollout = self.config, self.rollout
         began = time.perf_counter()
         environment, network = rollout.environment_seconds, rollout.network_seconds
-        self.network.train()
         # All old log-probabilities are taken here, before any weight changes.
         batch = rollout.collect(self.network, self.generator, config.gae_lambda)
         collected = time.perf_counter()
-        progress = self.iteration / config.iterations
-        learning_rate = _between(config.learning_rate, config.final_learning_rate, progress)
-        entropy_weight = _between(config.entropy, config.final_entropy, progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+        schedule = self.schedule()
         # Short windows may not settle any deal.
-        metrics = self.update(batch, entropy_weight) if len(batch) else {}
-        ended = time.perf_counter()
+        metrics = self.update(batch) if self.workers.fewest(len(batch)) else {}
+        self._average()
+        seconds = time.perf_counter() - began
 
+        deals = int(self.workers.total(batch.deals))
         self.iteration += 1
-        self.env_steps += config.steps_per_iteration
-        self.deals += batch.deals
-        seconds = ended - began
+        self.env_steps += self.steps_per_iteration
+        self.deals += deals
         return metrics | {
-            "deals": float(batch.deals),
-            "learning_rate": learning_rate,
-            "entropy_weight": entropy_weight,
-            "env_steps_per_second": config.steps_per_iteration / seconds,
+            "deals": float(deals),
+            **schedule,
+            "env_steps_per_second": self.steps_per_iteration / seconds,
             "seconds": seconds,
             "share_environment": (rollout.environment_seconds - environment) / seconds,
             "share_network": (rollout.network_seconds - network) / seconds,
-            "share_update": (ended - collected) / seconds,
+            "share_update": (began + seconds - collected) / seconds,
         }
 
-    def update(self, batch: Batch, entropy_weight: float) -> dict[str, float]:
+    def update(self, batch: Batch) -> dict[str, float]:
         """Take some epochs of gradient steps on a batch; return mean losses and the like."""
-        config = self.config
+        config, where = self.config, f"iteration {self.iteration + 1}"
+        schedule = self.schedule()
+        for group in self.optimizer.param_groups:
+            group["lr"] = schedule["learning_rate"]
+        # Once, so that minibatches are slices in every epoch.
+        batch = batch.shuffled(self.generator)
         advantage = batch.advantage
         if config.normalise_advantages:
-            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-        # The same in every epoch: no weights are in them.
-        features = self.network.features(batch.observation)
+            advantage = self._normalised(advantage)
+        self.begin_update(batch)
         sums: dict[str, float] = defaultdict(float)
         steps = 0
-        for _ in range(config.epochs):
-            order = torch.randperm(len(batch), generator=self.generator, device=self.device)
+        # Every process takes the same number of steps.
+        wanted = -(-config.num_envs * config.window // config.minibatch_size)
+        parts = min(wanted, self.workers.fewest(len(batch)))
+        edges = [len(batch) * k // parts for k in range(parts + 1)]
+        for epoch in range(config.epochs):
             divergence = 0.0
-            parts = order.tensor_split(-(-len(batch) // config.minibatch_size))
-            for rows in parts:
-                logits, value = self.network.heads(features[rows])
+            order = torch.randperm(parts, generator=self.generator, device=self.device)
+            for part in order.tolist():
+                rows = slice(edges[part], edges[part + 1])
+                logits, value = self.network.heads(batch.features[rows])
                 policy = MaskedCategorical(logits, batch.action_mask[rows])
                 log_ratio = policy.log_prob(batch.action[rows]) - batch.log_prob[rows]
                 ratio = log_ratio.exp()
-                clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
-                gain = torch.minimum(ratio * advantage[rows], clipped * advantage[rows])
+                gain = ratio * advantage[rows]
+                if config.clip is not None:
+                    clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
+                    gain = torch.minimum(gain, clipped * advantage[rows])
                 policy_loss = -gain.mean()
-                entropy = policy.entropy().mean()
+                regularisation = self.regularisation(policy, rows, schedule)
                 value_loss = (value - batch.returns[rows]).square().mean()
-                loss = policy_loss - entropy_weight * entropy + config.value * value_loss
-
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                norm = torch.nn.utils.clip_grad_norm_(
-                    self.network.parameters(), config.max_grad_norm
+                loss = policy_loss + regularisation + config.value * value_loss
+                name = f"{where}, epoch {epoch + 1}, minibatch {part + 1} of {parts}"
+                norm = step(
+                    loss, self.network, self.optimizer, config.max_grad_norm, self.workers, name
                 )
-                # Before the step: afterwards the weights would be lost.
-                if not (torch.isfinite(loss) and torch.isfinite(norm)):
-                    raise DivergenceError(
-                        f"iteration {self.iteration}: the loss is {loss.item():.4g} and the"
-                        f" gradient's norm {norm.item():.4g}; expected finite numbers"
-                    )
-                self.optimizer.step()
-
                 with torch.no_grad():
                     kl = (ratio - 1.0 - log_ratio).mean().item()
-                    divergence += kl / len(parts)
+                    divergence += kl / parts
                     sums["policy_loss"] += policy_loss.item()
+                    sums["regularisation"] += regularisation.item()
                     sums["value_loss"] += value_loss.item()
-                    sums["entropy"] += entropy.item()
+                    sums["entropy"] += policy.entropy().mean().item()
                     sums["approx_kl"] += kl
-                    sums["clip_fraction"] += (
-                        ((ratio - 1.0).abs() > config.clip).float().mean().item()
-                    )
-                    sums["grad_norm"] += norm.item()
+                    sums["grad_norm"] += norm
+                    if config.clip is not None:
+                        outside = (ratio - 1.0).abs() > config.clip
+                        sums["clip_fraction"] += outside.float().mean().item()
                 steps += 1
-            if config.target_kl is not None and divergence > config.target_kl:
+            if config.target_kl is not None and (
+                self.workers.total(divergence) / self.workers.size > config.target_kl
+            ):
                 break
         # Weights that are finite may still be too large to compute with.
         with torch.no_grad():
-            answers = self.network.heads(features)
+            answers = self.network.heads(batch.features[: edges[1]])
         if not all(torch.isfinite(answer).all() for answer in answers):
-            raise DivergenceError(
-                f"iteration {self.iteration}: the network's answers are no longer finite"
-            )
+            raise DivergenceError(f"{where}: the network's answers are no longer finite")
         metrics = {name: total / steps for name, total in sums.items()}
         spread = batch.returns.var(correction=0)
         left = (batch.returns - batch.value).var(correction=0)
@@ -271,28 +262,57 @@ class PPO:
         metrics["gradient_steps"] = float(steps)
         return metrics
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on exactly, between two iterations."""
+    def schedule(self) -> dict[str, float]:
+        """Return the settings that change with progress, as they are in this iteration."""
+        config, progress = self.config, self.progress
         return {
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "rollout": self.rollout.state_dict(),
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "deals": self.deals,
+            "learning_rate": annealed(config.learning_rate, config.final_learning_rate, progress),
+            "entropy_weight": annealed(config.entropy, config.final_entropy, progress),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def begin_update(self, batch: Batch) -> None:
+        """Prepare what :meth:`regularisation` needs of a batch, before any weight changes."""
+
+    def regularisation(
+        self, policy: MaskedCategorical, rows: slice, schedule: Mapping[str, float]
+    ) -> Tensor:
+        """Return what is added to the loss of some rows of the batch: here, the entropy bonus."""
+        return -schedule["entropy_weight"] * policy.entropy().mean()
+
+    def _normalised(self, advantage: Tensor) -> Tensor:
+        """Return advantages with mean 0 and deviation 1 over all processes' batches."""
+        ones = torch.ones_like(advantage)
+        moments = torch.stack([ones.sum(), advantage.sum(), advantage.square().sum()]).double()
+        count, total, squares = self.workers.sum(moments).tolist()
+        mean = total / count
+        deviation = math.sqrt(max(squares / count - mean**2, 0.0))
+        normalised: Tensor = (advantage - mean) / (deviation + 1e-8)
+        return normalised
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Move the average of the weights towards the newest."""
+        if self.average is None:
+            return
+        # To begin with the mean of all, so that the first weights are soon forgotten.
+        kept = min(self.config.averaging, self.iteration / (self.iteration + 1))
+        for mean, newest in zip(self.average.parameters(), self.network.parameters(), strict=True):
+            mean.lerp_(newest, 1.0 - kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on exactly, between two iterations."""
+        return super().state_dict() | {
+            "network": self.network.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rollout": self.rollout.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken."""
         self.network.load_state_dict(state["network"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.generator.set_state(state["generator"])
         self.rollout.load_state_dict(state["rollout"])
-        self.iteration = state["iteration"]
-        self.env_steps = state["env_steps"]
-        self.deals = state["deals"]
-
-
-def _between(start: float, end: float, progress: float) -> float:
-    return start + (end - start) * progress
+        super().load_state_dict(state)

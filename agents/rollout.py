@@ -53,7 +53,7 @@ class Batch:
     """Decisions of settled deals, K rows.
 
     Attributes:
-        observation: ``float32[K, D]``.
+        features: ``float32[K, F]``, what the network reads of the observations.
         action_mask: ``bool[K, A]``.
         action: ``int64[K]``.
         log_prob: ``float32[K]``, of the action under the network that took it.
@@ -63,7 +63,7 @@ class Batch:
         deals: how many deals they make up.
     """
 
-    observation: Tensor
+    features: Tensor
     action_mask: Tensor
     action: Tensor
     log_prob: Tensor
@@ -74,6 +74,13 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    def shuffled(self, generator: torch.Generator) -> Batch:
+        """Return the same rows in a random order."""
+        order = torch.randperm(len(self), generator=generator, device=self.action.device)
+        columns: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        deals = columns.pop("deals")
+        return Batch(**{name: column[order] for name, column in columns.items()}, deals=deals)
 
 
 def longest_deal(game: Game) -> int:
@@ -135,7 +142,7 @@ def seat_advantages(
 class _Steps:
     """Experience by time and environment; ``[T, N]`` and more dimensions."""
 
-    observation: Tensor
+    features: Tensor
     action_mask: Tensor
     seat: Tensor
     action: Tensor
@@ -161,13 +168,20 @@ class Rollout:
     Args:
         env: the environments.
         window: time steps of a window, T.
+        num_features: F, what the network reads of an observation.
         device: where the experience is kept and the network is.
 
     Attributes:
         environment_seconds, network_seconds: time spent so far in each.
     """
 
-    def __init__(self, env: Environments, window: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        env: Environments,
+        window: int,
+        num_features: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
         self.env = env
         self.window = window
         self.device = torch.device(device)
@@ -179,7 +193,7 @@ class Rollout:
             return torch.zeros(*lead, *shape, dtype=dtype, device=self.device)
 
         self.steps = _Steps(
-            observation=empty(torch.float32, env.layout.size),
+            features=empty(torch.float32, num_features),
             action_mask=empty(torch.bool, env.game.num_actions),
             seat=empty(torch.int64),
             action=empty(torch.int64),
@@ -214,14 +228,16 @@ class Rollout:
         clock = time.perf_counter
         for t in range(self.carried, self.carried + self.window):
             began = clock()
-            steps.observation[t] = observation
             steps.action_mask[t] = mask != 0
             steps.seat[t] = seat
             with torch.no_grad():
-                logits, steps.value[t] = network(steps.observation[t])
+                # Kept instead of observations: smaller, and not to be made again.
+                features = network.features(observation.to(self.device))
+                logits, steps.value[t] = network.heads(features)
                 policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
                 steps.log_prob[t] = policy.log_prob(action)
+            steps.features[t] = features
             steps.action[t] = action
             chosen = action.cpu().numpy()
             acted = clock()
@@ -244,7 +260,7 @@ class Rollout:
         steps.pending &= ~complete
         value, advantage = steps.value[take], advantages[take]
         return Batch(
-            observation=steps.observation[take],
+            features=steps.features[take],
             action_mask=steps.action_mask[take],
             action=steps.action[take],
             log_prob=steps.log_prob[take],

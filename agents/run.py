@@ -7,6 +7,7 @@
       metrics.jsonl         one JSON object per iteration
       events.out.tfevents…  the same for TensorBoard
       policy.safetensors    the newest policy (and older ones in checkpoints/)
+      average.safetensors   the average of policies or weights, if the algorithm has both
       state.pt              everything else that resuming needs
       curve.png             the learning curve
       match.json            the match against the reference policies at the end
@@ -14,7 +15,7 @@
 
 from __future__ import annotations
 
-__all__ = ["STATE_VERSION", "Learner", "Run"]
+__all__ = ["STATE_VERSION", "Run"]
 
 import io
 import json
@@ -23,7 +24,7 @@ import pickle
 from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,39 +32,14 @@ import yaml  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
 from agents.config import TrainConfig, to_dict
+from agents.learner import Learner
 from agents.plot import draw_curve
 from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
-from shuiyu_env.core.game import Game
 from shuiyu_env.files import write_atomically
 from shuiyu_env.policies.checkpoint import save_policy
-from shuiyu_env.policies.network import ActorCritic
 
 #: Raised whenever an older state can no longer be resumed.
-STATE_VERSION = 1
-
-
-class Learner(Protocol):
-    """What a run needs of an algorithm."""
-
-    name: str
-    game: Game
-    network: ActorCritic
-    iteration: int
-    env_steps: int
-    deals: int
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether there is nothing left to learn."""
-
-    def iterate(self) -> dict[str, float]:
-        """Learn a little and report."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on exactly."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
+STATE_VERSION = 2
 
 
 class Run:
@@ -90,7 +66,9 @@ class Run:
         """
         runs = Path(config.runs_dir)
         game = config.game.make()
-        name = config.name or f"ppo-{game.rules.name or 'custom'}-{game.num_players}p"
+        name = (
+            config.name or f"{config.algorithm}-{game.rules.name or 'custom'}-{game.num_players}p"
+        )
         number = 1
         while True:
             path = runs / (name if number == 1 else f"{name}-{number}")
@@ -121,12 +99,17 @@ class Run:
 
         Raises:
             CheckpointError: the training state is missing, damaged, of another
-                version, or does not fit the configuration.
+                version, of another number of processes, or does not fit the configuration.
         """
         run = cls(Path(path), config)
-        state = _load_state(run.state_path)
+        workers = _load_state(run.state_path)["workers"]
+        if len(workers) != learner.workers.size:
+            raise CheckpointError(
+                f"{run.state_path}: expected {len(workers)} processes, which it was written by, got"
+                f" {learner.workers.size}; use torchrun --nproc-per-node {len(workers)}"
+            )
         try:
-            learner.load_state_dict(state)
+            learner.load_state_dict(workers[learner.workers.rank])
         except (
             ShuiyuError,
             AttributeError,
@@ -158,7 +141,8 @@ class Run:
             raise CheckpointError(
                 f"{run.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
             )
-        write_atomically(run.metrics_path, "".join(f"{line}\n" for line in kept).encode())
+        if learner.workers.is_first:
+            write_atomically(run.metrics_path, "".join(f"{line}\n" for line in kept).encode())
         return run
 
     def log(self, metrics: Mapping[str, Any]) -> None:
@@ -178,9 +162,16 @@ class Run:
                 self._events.add_scalar(f"training/{name}", value, row["env_steps"])
         for opponent, result in row.get("match", {}).items():
             self._events.add_scalar(f"match/{opponent}", result["mean"], row["env_steps"])
+        for kind, result in row.get("nashconv", {}).items():
+            for name, value in result.items():
+                self._events.add_scalar(f"nashconv/{kind}/{name}", value, row["env_steps"])
 
     def save(self, learner: Learner) -> None:
-        """Write policy, training state and curve."""
+        """Write policies, training state and curve; all processes must call it."""
+        # Gathered, so that one file holds a state of all that belongs together.
+        states = learner.workers.gather(_plain(learner.state_dict()))
+        if not learner.workers.is_first:
+            return
         header = {
             "algorithm": learner.name,
             "env_steps": learner.env_steps,
@@ -188,15 +179,20 @@ class Run:
             "iteration": learner.iteration,
             "seed": self.config.seed,
         }
+        policies = learner.policies()
+        first = next(iter(policies))
         save_policy(
             self.path / "checkpoints" / f"{learner.iteration:06d}.safetensors",
-            learner.network,
+            policies[first],
             learner.game,
+            kind=first,
             **header,
         )
         # The state first: a policy must never be newer than what resuming starts from.
-        _save_state(self.state_path, learner.state_dict())
-        save_policy(self.policy_path, learner.network, learner.game, **header)
+        _save_state(self.state_path, states)
+        for kind, policy in policies.items():
+            path = self.policy_path if kind == first else self.path / f"{kind}.safetensors"
+            save_policy(path, policy, learner.game, kind=kind, **header)
         if self._events is not None:
             self._events.flush()
         draw_curve(self.path / "curve.png", self.metrics, self.path.name)
@@ -212,9 +208,9 @@ class Run:
             self._events.close()
 
 
-def _save_state(path: Path, state: Mapping[str, Any]) -> None:
+def _save_state(path: Path, workers: list[Any]) -> None:
     buffer = io.BytesIO()
-    torch.save({"version": STATE_VERSION, **_plain(state)}, buffer)
+    torch.save({"version": STATE_VERSION, "workers": workers}, buffer)
     write_atomically(path, buffer.getvalue())
 
 

@@ -27,6 +27,10 @@ class Policy(Protocol):
     ``seats.outcomes`` of its committed split, at the rearrangement through those of its
     three splits, where it may prefer any of several splits of the same outcome. Then its
     exact evaluation needs to ask it about outcomes only, with its own hand left blank.
+
+    Another such attribute is ``strengths_only``: the policy reads no card, that is neither
+    ``hand`` nor ``seats.shown_hand``; hands that differ in nothing else get the same answer.
+    Then one of them is asked about for all, which makes exact evaluation much faster.
     """
 
     def probabilities(

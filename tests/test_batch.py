@@ -516,3 +516,92 @@ def test_importing_compiles_nothing_and_the_second_start_loads_from_the_cache() 
         for _ in range(2)
     ]
     assert misses[1] == "0"
+
+
+@examples(15)
+@given(game=games(max_rounds=2), seed=st.integers(0, 2**64 - 1))
+def test_a_branch_is_what_a_step_would_have_been(game: Game, seed: int) -> None:
+    env = BatchEnv(game, 5, seed, threads=2)
+    for _ in range(25):
+        actions = env.sample_actions()
+        before = snapshot(env)
+        copies = env.branch(np.arange(5)[::-1], actions[::-1])
+        assert copies.num_envs == 5
+        for name, array in before.items():
+            np.testing.assert_array_equal(getattr(env, name), array)
+        env.step(actions)
+        # Where the deal is over, the copy goes on with another one.
+        same = ~env.settled
+        for name in ("reward", "settled", "done"):
+            np.testing.assert_array_equal(getattr(copies, name)[::-1], getattr(env, name))
+        for name in ("observation", "action_mask", "seat"):
+            np.testing.assert_array_equal(
+                getattr(copies, name)[::-1][same], getattr(env, name)[same]
+            )
+
+
+def test_one_environment_branches_into_all_its_actions_down_to_the_end() -> None:
+    game = Game(3, "dahua")
+    hands = [[0, 5, 10, 15], [20, 25, 30, 35], [40, 45, 50, 3]]
+    env = BatchEnv(game, 2, seed=4)
+    env.reset(hands, dealer=[2, 1])
+    states = {0: game.new_state(hands=hands, dealer=1)}
+    batch, rows = env, [1]
+    leaves = 0
+    while rows:
+        sources, actions, following = [], [], []
+        for row, state in zip(rows, list(states.values()), strict=True):
+            for action in state.legal_actions():
+                child = state.clone()
+                child.apply(action)
+                sources.append(row)
+                actions.append(action)
+                following.append(child)
+        batch = batch.branch(sources, actions)
+        for i, state in enumerate(following):
+            assert batch.settled[i] == batch.done[i] == state.is_terminal
+            np.testing.assert_array_equal(batch.reward[i], state.rewards())
+            if not state.is_terminal:
+                assert_row_is(batch, i, state)
+        rows = [i for i, state in enumerate(following) if not state.is_terminal]
+        states = {i: following[i] for i in rows}
+        leaves += len(following) - len(rows)
+    assert leaves > 500
+
+
+def test_a_branch_goes_on_by_itself() -> None:
+    env = BatchEnv(Game(2), 3, seed=0)
+    before = snapshot(env)
+    copies = env.branch([2, 2, 0, 1], [0, 1, 2, 0])
+    again = pickle.loads(pickle.dumps(copies))
+    for _ in range(50):
+        actions = copies.sample_actions()
+        copies.step(actions)
+        again.step(actions)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(copies, name), getattr(again, name))
+    for name, array in before.items():
+        np.testing.assert_array_equal(getattr(env, name), array)
+
+
+@pytest.mark.parametrize(
+    ("rows", "actions", "message"),
+    [
+        ([0, 3], [0, 0], r"rows\[1\]: expected an environment from 0 to 2, got 3"),
+        ([-1], [0], r"rows\[0\]: .* got -1"),
+        ([0, 2], [0, 7], "environment 2: "),
+        ([0, 1], [0], r"actions: expected integers of shape \(2,\), got int64 of shape \(1,\)"),
+        ([0, 1], [0.5, 0.5], "actions: expected integers"),
+        ([], [], r"rows: expected integers of shape \(1,\)"),
+        (0, [0], r"rows: expected integers of shape \(1,\), got int64 of shape \(\)"),
+        ([[0]], [0], "rows: expected integers"),
+        ([True], [0], "rows: expected integers"),
+    ],
+)
+def test_bad_branches(rows: Any, actions: Any, message: str) -> None:
+    env = BatchEnv(Game(2), 3, seed=0)
+    before = snapshot(env)
+    with pytest.raises(IllegalActionError, match=message):
+        env.branch(rows, actions)
+    for name, array in before.items():
+        np.testing.assert_array_equal(getattr(env, name), array)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.ppo import PPO, DivergenceError, PPOConfig
+from agents.learner import DivergenceError
+from agents.ppo import PPO, PPOConfig
 from agents.rollout import Batch
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
@@ -21,6 +22,8 @@ from shuiyu_env.policies.network import MaskedCategorical, NetworkConfig, Networ
 torch.set_num_threads(1)
 
 SMALL = {"deck": {"ranks": 5, "suits": 2}}
+# A batch that is given is one minibatch.
+ONE_BATCH = {"minibatch_size": 10_000}
 TINY = PPOConfig(total_steps=2000, num_envs=16, window=12, minibatch_size=64)
 
 
@@ -59,16 +62,16 @@ def test_field_case_20_the_first_gradient_step_finds_the_probabilities_unchanged
 def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
     """The same decision over and over, with actions 0, 1, 0, 1, … and given advantages."""
     env, size = ppo.rollout.env, len(advantage)
-    observation = torch.from_numpy(env.observation[:1]).expand(size, -1).clone()
+    features = ppo.network.features(torch.from_numpy(env.observation[:1])).expand(size, -1).clone()
     mask = torch.zeros(size, ppo.game.num_actions, dtype=torch.bool)
     mask[:, :2] = True
     action = torch.arange(size) % 2
     with torch.no_grad():
-        logits, value = ppo.network(observation)
+        logits, value = ppo.network.heads(features)
         policy = MaskedCategorical(logits, mask)
     returns = value + torch.tensor(advantage)
     return Batch(
-        observation,
+        features,
         mask,
         action,
         policy.log_prob(action),
@@ -81,7 +84,7 @@ def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
 
 def probability(ppo: PPO, batch: Batch) -> float:
     with torch.no_grad():
-        logits, _ = ppo.network(batch.observation[:1])
+        logits, _ = ppo.network.heads(batch.features[:1])
         policy = MaskedCategorical(logits, batch.action_mask[:1])
     return float(policy.probs[0, 1])
 
@@ -90,32 +93,38 @@ def probability(ppo: PPO, batch: Batch) -> float:
 def test_actions_with_an_advantage_become_likelier_but_not_beyond_the_clip(
     normalise: bool,
 ) -> None:
-    ppo = learner(normalise_advantages=normalise, epochs=300, learning_rate=2e-4)
+    ppo = learner(
+        normalise_advantages=normalise, epochs=300, learning_rate=2e-4, entropy=0.0, **ONE_BATCH
+    )
     batch = one_decision_batch(ppo, [-1.0, 1.0] * 20)
     before = probability(ppo, batch)
-    ppo.update(batch, entropy_weight=0.0)
+    ppo.update(batch)
     after = probability(ppo, batch)
     # Adam's momentum carries it a little past the point where the gradient ends.
     assert 1.1 <= after / before < 1.15
 
 
 def test_entropy_makes_the_policy_uniform() -> None:
-    ppo = learner(epochs=200, normalise_advantages=False, learning_rate=1e-2)
+    ppo = learner(
+        epochs=200, normalise_advantages=False, learning_rate=1e-2, entropy=1.0, **ONE_BATCH
+    )
     with torch.no_grad():
         ppo.network.policy_head.bias[1] = 3.0
     batch = one_decision_batch(ppo, [0.0, 0.0])
     assert probability(ppo, batch) > 0.9
-    metrics = ppo.update(batch, entropy_weight=1.0)
+    metrics = ppo.update(batch)
     assert probability(ppo, batch) < 0.9
     assert np.isfinite(list(metrics.values())).all()
 
 
 def test_values_learn_the_returns() -> None:
-    ppo = learner(epochs=200, normalise_advantages=False, learning_rate=1e-2)
+    ppo = learner(
+        epochs=200, normalise_advantages=False, learning_rate=1e-2, entropy=0.0, **ONE_BATCH
+    )
     batch = one_decision_batch(ppo, [2.0, 2.0])
-    ppo.update(batch, entropy_weight=0.0)
+    ppo.update(batch)
     with torch.no_grad():
-        value = ppo.network(batch.observation)[1]
+        value = ppo.network.heads(batch.features)[1]
     torch.testing.assert_close(value, batch.returns, atol=0.2, rtol=0.0)
 
 
@@ -130,7 +139,7 @@ def test_learning_rate_and_entropy_weight_run_from_start_to_end() -> None:
     rows = []
     while not ppo.is_finished:
         rows.append(ppo.iterate())
-    assert ppo.iteration == len(rows) == ppo.config.iterations == 11
+    assert ppo.iteration == len(rows) == ppo.iterations == 11
     assert ppo.env_steps == 11 * 16 * 12
     assert ppo.deals == sum(row["deals"] for row in rows) > 0
     rates = [row["learning_rate"] for row in rows]
@@ -146,12 +155,15 @@ def test_learning_rate_and_entropy_weight_run_from_start_to_end() -> None:
 
 @pytest.mark.parametrize("where", ["returns", "advantage"])
 def test_a_loss_that_is_not_finite_stops_before_the_weights_are_lost(where: str) -> None:
-    ppo = learner(normalise_advantages=False)
+    ppo = learner(normalise_advantages=False, **ONE_BATCH)
     batch = one_decision_batch(ppo, [1.0, -1.0])
     getattr(batch, where)[0] = float("inf")
     before = weights(ppo)
-    with pytest.raises(DivergenceError, match=r"iteration 0: the loss is .*expected finite"):
-        ppo.update(batch, entropy_weight=0.1)
+    with pytest.raises(
+        DivergenceError,
+        match=r"iteration 1, epoch 1, minibatch 1 of 1: the loss is .*expected finite",
+    ):
+        ppo.update(batch)
     assert weights(ppo) == before
 
 
@@ -224,7 +236,7 @@ def test_a_window_without_a_settled_deal_teaches_nothing_yet() -> None:
         ({"learning_rate": float("nan")}, r"ppo\.learning_rate"),
         ({"entropy": -0.1}, r"ppo\.entropy: expected 0 or more, got -0\.1"),
         ({"value": float("inf")}, r"ppo\.value"),
-        ({"clip": 1.0}, r"ppo\.clip: expected a number between 0 and 1, got 1\.0"),
+        ({"clip": 1.0}, r"ppo\.clip: expected a number between 0 and 1, or null, got 1\.0"),
         ({"gae_lambda": 1.1}, r"ppo\.gae_lambda: expected a number from 0 to 1, got 1\.1"),
         ({"target_kl": 0.0}, r"ppo\.target_kl: expected more than 0, or null, got 0\.0"),
     ],

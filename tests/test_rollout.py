@@ -17,7 +17,12 @@ from agents.rollout import Batch, Rollout, longest_deal, seat_advantages
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
-from shuiyu_env.policies.network import ActorCritic, MaskedCategorical, NetworkConfig
+from shuiyu_env.policies.network import (
+    ActorCritic,
+    MaskedCategorical,
+    NetworkConfig,
+    field_columns,
+)
 
 # More threads only get into each other's way on such small networks.
 torch.set_num_threads(1)
@@ -43,7 +48,7 @@ def network_for(game: Game, seed: int = 0) -> ActorCritic:
 
 
 def rollout_for(game: Game, num_envs: int = 6, window: int = 5, seed: int = 3) -> Rollout:
-    return Rollout(BatchEnv(game, num_envs, seed), window)
+    return Rollout(BatchEnv(game, num_envs, seed), window, network_for(game).num_features)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -106,7 +111,8 @@ def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
         step(actions)
 
     env.step = recorded  # type: ignore[method-assign]
-    rollout, network, draws = Rollout(env, window), network_for(game), generator()
+    network, draws = network_for(game), generator()
+    rollout = Rollout(env, window, network.num_features)
     batches = [rollout.collect(network, draws, 1.0) for _ in range(windows)]
 
     expected: Counter[bytes] = Counter()
@@ -116,9 +122,8 @@ def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
         state = game.new_state(seed, stream=i, index=0)
         decisions: list[tuple[bytes, int]] = []
         for observation, actions in steps:
-            decisions.append(
-                (observation[i].tobytes() + actions[i].tobytes(), state.current_player or 0)
-            )
+            features = network.features(torch.from_numpy(observation[i : i + 1])).numpy()
+            decisions.append((features.tobytes() + actions[i].tobytes(), state.current_player or 0))
             state.apply(actions[i])
             if state.is_terminal or not state.deal.actions:
                 paid = np.array(state.finished[-1].rewards, dtype=np.float32)
@@ -131,7 +136,7 @@ def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
     for batch in batches:
         # Rewards are small whole numbers; the sum of advantage and value has rounding errors.
         batch.returns = batch.returns.round() + 0.0
-    assert rows_of(batches, "observation", "action", "returns") == expected
+    assert rows_of(batches, "features", "action", "returns") == expected
     assert sum(batch.deals for batch in batches) == deals > num_envs
     assert rollout.waiting == waiting
 
@@ -140,7 +145,7 @@ def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
 def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> None:
     network = network_for(game)
-    names = ("observation", "action_mask", "action", "log_prob", "value", "advantage", "returns")
+    names = ("features", "action_mask", "action", "log_prob", "value", "advantage", "returns")
     short, draws = rollout_for(game, window=3), generator()
     parts = [short.collect(network, draws, gae_lambda) for _ in range(20)]
     whole = rollout_for(game, window=60).collect(network, generator(), gae_lambda)
@@ -150,7 +155,7 @@ def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> N
 
 def log_probs(network: ActorCritic, batch: Batch) -> Tensor:
     with torch.no_grad():
-        logits, _ = network(batch.observation)
+        logits, _ = network.heads(batch.features)
         return MaskedCategorical(logits, batch.action_mask).log_prob(batch.action)
 
 
@@ -160,8 +165,15 @@ def test_field_case_20_log_probabilities_are_those_of_the_network_that_acted(gam
     old, new = network_for(game, 0), network_for(game, 1)
     first = rollout.collect(old, draws, 1.0)
     # Of all seats alike, before any update.
-    roles = layout_of(game).views(first.observation.numpy())["role"]
-    assert (roles.sum(axis=0) > 0).all()
+    # Cards are not among the features, so the role is the second field, after the phase.
+    assert old.input_fields[:2] == ("phase", "role")
+    (role,) = np.flatnonzero(
+        np.isin(
+            field_columns(layout_of(game), old.input_fields),
+            field_columns(layout_of(game), ("role",)),
+        )
+    )[:1]
+    assert (first.features[:, role : role + 2].sum(dim=0) > 0).all()
     torch.testing.assert_close(first.log_prob, log_probs(old, first), atol=1e-5, rtol=0.0)
     waiting = rollout.waiting
     assert waiting > 0
@@ -188,7 +200,7 @@ def test_a_restored_rollout_goes_on_exactly(game: Game) -> None:
     draws.set_state(position)
     for batch in expected:
         again = other.collect(network, draws, 0.9)
-        for name in ("observation", "action", "log_prob", "value", "advantage", "returns"):
+        for name in ("features", "action", "log_prob", "value", "advantage", "returns"):
             assert torch.equal(getattr(again, name), getattr(batch, name))
 
 
@@ -196,9 +208,9 @@ def test_batches_are_copies() -> None:
     game = GAMES["heads-up"]
     rollout, network, draws = rollout_for(game, window=20), network_for(game), generator()
     batch = rollout.collect(network, draws, 1.0)
-    kept = batch.observation.clone()
+    kept = batch.features.clone()
     rollout.collect(network, draws, 1.0)
-    assert torch.equal(batch.observation, kept)
+    assert torch.equal(batch.features, kept)
 
 
 def test_longest_deal_bounds_every_deal_and_is_reached() -> None:

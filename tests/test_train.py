@@ -20,8 +20,10 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 import train
+from agents.algorithms import make_learner
 from agents.config import TrainConfig, parse, to_dict
-from agents.ppo import PPO, DivergenceError
+from agents.learner import DivergenceError
+from agents.ppo import PPO
 from agents.run import Run
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
@@ -41,12 +43,14 @@ TINY = [
     "--evaluation.interval=4",
     "--evaluation.deals=4",
     "--evaluation.final_deals=6",
+    "--evaluation.nashconv_points=0",
     "--checkpoint_interval=3",
 ]
 OUTPUTS = {
     "config.yaml",
     "metrics.jsonl",
     "policy.safetensors",
+    "average.safetensors",
     "state.pt",
     "checkpoints",
     "curve.png",
@@ -228,7 +232,7 @@ def test_ctrl_c_leaves_a_usable_checkpoint(tmp_path: Path) -> None:
     assert iteration == len(metrics_of(path)) >= 1
     load_policy(path / "policy.safetensors")
     when_done = parse(["--resume", str(path)])[0]
-    learner = PPO(when_done.game.make(), when_done.ppo, when_done.network, when_done.seed)
+    learner = make_learner(when_done)
     Run.open(path, when_done, learner)
     assert learner.iteration == iteration
     learner.iterate()

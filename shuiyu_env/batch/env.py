@@ -74,22 +74,41 @@ class BatchEnv:
             raise DealError(f"seed: expected an integer, got {seed!r}")
         self.seed = number
         self.game = game
-        self.num_envs = int(num_envs)
-        self.threads = min(int(threads), max(1, self.num_envs // self.min_envs_per_thread))
+        size = int(num_envs)
+        self._tables = kernel.Tables.of(game)
+        self._own(
+            int(threads),
+            head=np.zeros((size, kernel.NUM_HEAD), dtype=np.int32),
+            seats=np.zeros((size, game.num_players, kernel.NUM_SEAT), dtype=np.int16),
+            counters=np.zeros((size, 2), dtype=np.int64),
+            words=np.zeros((size, 4), dtype=np.int64),
+        )
+        self.reset()
+
+    def _own(
+        self,
+        threads: int,
+        head: npt.NDArray[np.int32],
+        seats: npt.NDArray[np.int16],
+        counters: npt.NDArray[np.int64],
+        words: npt.NDArray[np.int64],
+    ) -> None:
+        """Take over the arrays that all others are written from, and make those."""
+        game, size = self.game, len(head)
+        self.num_envs = size
+        self.threads = min(threads, max(1, size // self.min_envs_per_thread))
         self.layout = layout_of(game)
-        n, size = game.num_players, self.num_envs
         self.observation = np.zeros((size, self.layout.size), dtype=np.float32)
         self.action_mask = np.zeros((size, game.num_actions), dtype=np.int8)
         self.seat = np.zeros(size, dtype=np.int64)
-        self.reward = np.zeros((size, n), dtype=np.float32)
+        self.reward = np.zeros((size, game.num_players), dtype=np.float32)
         self.settled = np.zeros(size, dtype=np.bool_)
         self.done = np.zeros(size, dtype=np.bool_)
-        self._tables = kernel.Tables.of(game)
         self._batch = kernel.Batch(
-            head=np.zeros((size, kernel.NUM_HEAD), dtype=np.int32),
-            seats=np.zeros((size, n, kernel.NUM_SEAT), dtype=np.int16),
-            counters=np.zeros((size, 2), dtype=np.int64),
-            words=np.zeros((size, 4), dtype=np.int64),
+            head=head,
+            seats=seats,
+            counters=counters,
+            words=words,
             legal=np.zeros(size, dtype=np.uint32),
             observation=self.observation,
             action_mask=self.action_mask,
@@ -103,7 +122,6 @@ class BatchEnv:
         self._parts = [(first, last, kernel.Scratch.new()) for first, last in pairwise(edges)]
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
-        self.reset()
 
     def reset(
         self, hands: npt.ArrayLike | None = None, dealer: npt.ArrayLike | None = None
@@ -146,18 +164,53 @@ class BatchEnv:
                 message names environment, seat, phase and legal actions);
                 nothing has changed.
         """
-        chosen = _as_array(actions, "actions")
-        if chosen.shape != (self.num_envs,) or not np.issubdtype(chosen.dtype, np.integer):
-            raise IllegalActionError(
-                f"actions: expected integers of shape ({self.num_envs},), got {chosen.dtype} of"
-                f" shape {chosen.shape}"
-            )
-        # One type for one compiled kernel; no copy where it is int64 already.
-        chosen = np.ascontiguousarray(chosen, dtype=np.int64)
+        chosen = _as_integers(actions, "actions", (self.num_envs,))
         wrong = kernel.first_illegal(self._batch.legal, chosen)
         if wrong >= 0:
-            raise self._illegal(int(wrong), chosen)
+            raise self._illegal(int(wrong), int(chosen[wrong]))
         self._run(kernel.step, self._tables, self._batch, self._key, chosen)
+
+    def branch(self, rows: npt.ArrayLike, actions: npt.ArrayLike) -> BatchEnv:
+        """Return what becomes of some environments after some actions, as a new batch.
+
+        To look ahead within a deal: environment ``i`` of the new batch is a copy of
+        environment ``rows[i]`` of this one, which does not change, in which
+        ``actions[i]`` was taken. Several copies of one environment may take different
+        actions. ``reward``, ``settled`` and ``done`` are those of that step, as if
+        the environment itself had taken it. A copy whose deal is settled goes on, but
+        with other deals than its original would: those of stream ``(seed, i)``.
+
+        Args:
+            rows: integers ``[M]`` from 0 to N - 1, in any order; at least one.
+            actions: integers ``[M]``, each legal in its row.
+
+        Raises:
+            IllegalActionError: wrong shape or type, no such row, or an illegal action.
+        """
+        sources = _as_integers(rows, "rows", (max(1, _as_array(rows, "rows").size),))
+        chosen = _as_integers(actions, "actions", sources.shape)
+        outside = np.flatnonzero((sources < 0) | (sources >= self.num_envs))
+        if len(outside):
+            raise IllegalActionError(
+                f"rows[{outside[0]}]: expected an environment from 0 to {self.num_envs - 1}, got"
+                f" {sources[outside[0]]}"
+            )
+        wrong = kernel.first_illegal(self._batch.legal[sources], chosen)
+        if wrong >= 0:
+            raise self._illegal(int(sources[wrong]), int(chosen[wrong]))
+        # The constructor would deal.
+        copies = object.__new__(type(self))
+        copies.seed, copies.game, copies._tables = self.seed, self.game, self._tables
+        old = self._batch
+        copies._own(
+            self.threads,
+            head=old.head[sources],
+            seats=old.seats[sources],
+            counters=old.counters[sources],
+            words=old.words[sources],
+        )
+        copies._run(kernel.step, copies._tables, copies._batch, copies._key, chosen)
+        return copies
 
     def sample_actions(self) -> npt.NDArray[np.int64]:
         """Return one uniformly random legal action for every environment, ``int64[N]``.
@@ -259,11 +312,21 @@ class BatchEnv:
             )
         return np.ascontiguousarray(np.broadcast_to(array, full), dtype=np.int64)
 
-    def _illegal(self, i: int, actions: npt.NDArray[np.int64]) -> IllegalActionError:
+    def _illegal(self, i: int, action: int) -> IllegalActionError:
         phase = Phase(self._batch.head[i, kernel.PHASE])
         legal = [a for a in range(self.game.num_actions) if self._batch.legal[i] >> a & 1]
-        error = illegal_action(int(actions[i]), int(self._batch.head[i, kernel.SEAT]), phase, legal)
+        error = illegal_action(action, int(self._batch.head[i, kernel.SEAT]), phase, legal)
         return IllegalActionError(f"environment {i}: {error}")
+
+
+def _as_integers(value: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    array = _as_array(value, name)
+    if array.shape != shape or not np.issubdtype(array.dtype, np.integer):
+        raise IllegalActionError(
+            f"{name}: expected integers of shape {shape}, got {array.dtype} of shape {array.shape}"
+        )
+    # One type for one compiled kernel; no copy where it is int64 already.
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _as_array(value: npt.ArrayLike | None, name: str) -> npt.NDArray[Any]:

@@ -68,6 +68,8 @@ MOST_PAIRS = 10_000_000
 MOST_SAMPLES = 1024
 
 _NUM_OUTCOMES = len(Outcome)
+# By triple of outcomes: whether they differ, so that it matters which split is chosen.
+_MATTERS = (TRIPLES[:, :1] != TRIPLES).any(axis=1)
 # Rows of punter's hands and splits that are worked on at once. Samples are drawn by these blocks,
 # so another size gives other samples.
 _BLOCK = 8192
@@ -138,7 +140,8 @@ def tabulate(
         parts = [partial(_by_outcomes, questions, spots, plan)]
         rows = points * _NUM_OUTCOMES * len(spots.opened)
         if spots.forced:
-            rows += int((game.triples[game.legal] > 0.0).sum()) * len(spots.forced)
+            asked = game.triples[game.legal][:, _MATTERS] > 0.0
+            rows += int(asked.sum()) * len(spots.forced)
     elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
         parts = [partial(_of_deals, questions, spots, _all_deals(game, plan))]
         others = _disjoint_total(game, plan > 0.0)
@@ -148,6 +151,8 @@ def tabulate(
         parts = [partial(_of_deals, questions, spots, deals) for deals in drawn]
         rows = points * samples * spots.num_open
     rows += len(hands) + points * (1 + len(spots.calls) + len(spots.replies))
+    if questions.kinds is not None:
+        _check_strengths(questions, spots)
     with progress_bar(rows, progress, unit="row", unit_scale=True) as questions.bar:
         calls = {node: questions.table(spot) for node, spot in spots.calls.items()}
         punter = PunterTables(
@@ -257,9 +262,43 @@ class _Rows(NamedTuple):
         unknown = np.full(len(hands), NONE)
         return cls(unknown, np.zeros_like(unknown), hands, splits, outcomes)
 
-    def part(self, rows: slice) -> _Rows:
+    def part(self, rows: slice | Integers) -> _Rows:
         """Return some of the rows."""
         return _Rows(self.hands[rows], *(c if c is None else c[rows] for c in self[1:]))
+
+
+class _Kinds:
+    """What hands look like to a policy that reads strengths but no cards.
+
+    Attributes:
+        own: ``int64[K + 1]``, by hand: equal where all strengths and legal splits are.
+        shown: ``int64[K + 1, 3]``, by hand and split: equal where its two strengths are.
+    """
+
+    def __init__(self, game: HeadsUpGame) -> None:
+        table = game.classes.table
+        strengths = table.strengths.astype(np.int64)
+        # The last row stands for "no hand", with whose strengths, zeros, real ones may agree.
+        nobody = np.arange(len(strengths)) == len(strengths) - 1
+        base = table.max_strength + 1
+        shown = strengths[..., 0] * base + strengths[..., 1]
+        own = np.stack([nobody, table.legal_splits @ (1, 2, 4), *shown.T], axis=1)
+        self.own = np.unique(own, axis=0, return_inverse=True)[1].astype(np.int64)
+        shown = shown * 2 + nobody[:, None]
+        self.shown = np.unique(shown, return_inverse=True)[1].reshape(shown.shape).astype(np.int64)
+
+    def of(self, rows: _Rows) -> npt.NDArray[np.int64]:
+        """Return ``int64[N]``: equal where the rows look the same."""
+        kind: npt.NDArray[np.int64] = self.own[rows.hands]
+        if rows.splits is not None:
+            kind = kind * (NUM_SPLITS + 1) + rows.splits + 1
+        if rows.shown_hands is not None and rows.shown_splits is not None:
+            shown = self.shown[rows.shown_hands, rows.shown_splits] * NUM_SPLITS + rows.shown_splits
+            kind = kind * (self.shown.max() + 1) * NUM_SPLITS + shown
+        if rows.outcomes is not None:
+            for outcome in rows.outcomes.T:
+                kind = kind * _NUM_OUTCOMES + outcome
+        return kind
 
 
 class _Questions:
@@ -272,6 +311,7 @@ class _Questions:
         self.batch_size = batch_size
         self.bar: Any = progress_bar(0, False)
         self.table_of_hands = game.classes.table
+        self.kinds = _Kinds(game) if getattr(policy, "strengths_only", False) else None
         self._layout = layout_of(Game(2, game.rules))
         try:
             self._observation = np.empty((batch_size, self._layout.size), dtype=np.float32)
@@ -317,6 +357,15 @@ class _Questions:
 
     def ask(self, spot: _Spot, rows: _Rows) -> FloatArray:
         """Return the probabilities ``float64[N, actions of the spot]``."""
+        if self.kinds is None:
+            return self.ask_each(spot, rows)
+        # Of rows that look the same to the policy, one is enough.
+        _, first, same = np.unique(self.kinds.of(rows), return_index=True, return_inverse=True)
+        self.bar.update(len(same) - len(first))
+        return self.ask_each(spot, rows.part(first))[same]
+
+    def ask_each(self, spot: _Spot, rows: _Rows) -> FloatArray:
+        """Ask about every row, also those that should look the same."""
         result = np.empty((len(rows.hands), len(spot.actions)))
         for start in range(0, len(result), self.batch_size):
             part = slice(start, start + self.batch_size)
@@ -371,6 +420,10 @@ def _by_outcomes(questions: _Questions, spots: _Spots, plan: FloatArray) -> _Ope
     game = questions.game
     result = _Opened(game, spots)
     hands, splits = np.nonzero(game.legal)
+    if questions.kinds is not None:
+        # So that hands that look the same come together, in one block.
+        order = np.argsort(questions.kinds.shown[hands, splits], kind="stable")
+        hands, splits = hands[order], splits[order]
     rows = hands * NUM_SPLITS + splits
     if spots.opened:
         # Differences of sums: what should be zero may be a rounding error below it.
@@ -390,8 +443,12 @@ def _by_outcomes(questions: _Questions, spots: _Spots, plan: FloatArray) -> _Ope
         at, triple = np.nonzero(game.triples[b, j] > 0.0)
         counts = game.triples[b[at], j[at], triple]
         outcomes = TRIPLES[triple]
+        matters = _MATTERS[triple]
         for node, spot in spots.forced.items():
-            answers = questions.ask(spot, _Rows.hidden(b[at], j[at], outcomes))
+            answers = np.full(outcomes.shape, 1.0 / NUM_SPLITS)
+            answers[matters] = questions.ask(
+                spot, _Rows.hidden(b[at][matters], j[at][matters], outcomes[matters])
+            )
             _add(result.forced[node], row[at], outcomes, answers * counts[:, None])
     return result
 
@@ -556,6 +613,32 @@ def _check_promise(questions: _Questions, spots: _Spots, split: FloatArray) -> N
                 f" {deals.splits[row]}) against {shown} (split {deals.shown_splits[row]}) it"
                 f" answers {seen[row].tolist()}, and {unseen[row].tolist()} if it is shown the"
                 " outcomes without its cards; it should not have the attribute"
+            )
+
+
+def _check_strengths(questions: _Questions, spots: _Spots) -> None:
+    """Raise a :class:`PolicyError` if a policy that says ``strengths_only`` looks at its cards."""
+    game, kinds = questions.game, questions.kinds
+    assert kinds is not None, "only asked of policies that say so"
+    rng = np.random.Generator(np.random.Philox(key=0))
+    hands = rng.integers(game.classes.size, size=_TRIALS)
+    # Of each kind the last hand, which tabulating, that takes the first, does not ask about.
+    others = np.zeros(kinds.own.max() + 1, dtype=np.intp)
+    others[kinds.own[: game.classes.size]] = np.arange(game.classes.size)
+    twins = others[kinds.own[hands]]
+    for spot in (spots.dealer_arranges, spots.punter_arranges):
+        one, other = (questions.ask_each(spot, _Rows(rows)) for rows in (hands, twins))
+        wrong = np.abs(one - other).max(axis=1) > SUM_TOLERANCE
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            cards = [
+                " ".join(map(card_text, game.classes.table.cards[hand[row]].tolist()))
+                for hand in (hands, twins)
+            ]
+            raise PolicyError(
+                f"policy {questions.name!r}, seat {spot.seat}: it says strengths_only, but it"
+                f" splits {cards[0]} and {cards[1]}, whose strengths are the same, by"
+                f" {one[row].tolist()} and {other[row].tolist()}; it should not have the attribute"
             )
 
 

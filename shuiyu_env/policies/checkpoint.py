@@ -21,22 +21,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
 from shuiyu_env.core.actions import num_actions
-from shuiyu_env.core.errors import CheckpointError, ShuiyuError
+from shuiyu_env.core.errors import CheckpointError, PolicyError, ShuiyuError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.files import write_atomically
 from shuiyu_env.observation import LAYOUT_VERSION, Layout
 from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
+from shuiyu_env.policies.tabular import Reader, TablePolicy
 
 FORMAT = "shuiyu-policy"
 FORMAT_VERSION = 1
 HEADER_KEY = "shuiyu"
+
+#: Whether the file holds a network's weights or a table. Older files do not say; they are networks.
+FORM = "form"
+_NETWORK, _TABLE = "network", "table"
 
 _REQUIRED = {
     "format": str,
@@ -51,13 +57,16 @@ _REQUIRED = {
 
 
 def save_policy(
-    path: str | os.PathLike[str], network: ActorCritic, game: Game, **info: Any
+    path: str | os.PathLike[str],
+    policy: ActorCritic | NetworkPolicy | TablePolicy,
+    game: Game,
+    **info: Any,
 ) -> Path:
-    """Write a network with everything that is needed to use it; equal ones give equal bytes.
+    """Write a policy with everything that is needed to use it; equal ones give equal bytes.
 
     Args:
         path: where to; an existing file is replaced in one step.
-        network: the network, on any device.
+        policy: the policy, or a network, on any device.
         game: the game it was trained on.
         info: further JSON values for the header, such as ``algorithm`` and ``env_steps``.
 
@@ -66,28 +75,40 @@ def save_policy(
 
     Raises:
         CheckpointError: ``info`` has a name of the header's own or a value
-            that JSON has not, or the network is of another layout than the game.
+            that JSON has not, or the policy is of another layout than the game.
     """
     for name in info:
-        if name in _REQUIRED:
+        if name in _REQUIRED or name == FORM:
             raise CheckpointError(f"info: {name!r} is an entry of the header itself")
-    layout = network.layout
+    reads: Reader | ActorCritic
+    if isinstance(policy, TablePolicy):
+        form, reads = _TABLE, policy.reader
+        tensors = {
+            "keys": torch.from_numpy(np.ascontiguousarray(policy.keys)),
+            "probabilities": torch.from_numpy(np.ascontiguousarray(policy.table)),
+        }
+    else:
+        network = policy.network if isinstance(policy, NetworkPolicy) else policy
+        form, reads = _NETWORK, network
+        tensors = {
+            name: tensor.detach().cpu().contiguous()
+            for name, tensor in network.state_dict().items()
+        }
+    layout = reads.layout
     if (layout.num_players, layout.num_actions) != (game.num_players, game.num_actions):
         raise CheckpointError(
-            f"expected a network for {game.num_players} seats and {game.num_actions} actions, got"
+            f"expected a {form} for {game.num_players} seats and {game.num_actions} actions, got"
             f" one for {layout.num_players} and {layout.num_actions}"
         )
-    tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
-    }
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "layout_version": LAYOUT_VERSION,
         "num_players": game.num_players,
         "rules": game.rules.to_dict(),
-        "network": network.config.to_dict(),
-        "input_fields": list(network.input_fields),
+        FORM: form,
+        "network": reads.config.to_dict(),
+        "input_fields": list(reads.input_fields),
         **info,
     }
     try:
@@ -111,7 +132,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(path, tensors=False)[0]
 
 
-def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> NetworkPolicy:
+def load_policy(
+    path: str | os.PathLike[str], game: Game | None = None
+) -> NetworkPolicy | TablePolicy:
     """Read a policy, on the CPU; its header becomes the policy's ``info``.
 
     Args:
@@ -124,23 +147,33 @@ def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> Netwo
             or layout version, for another game, or weights that do not fit.
     """
     header, tensors = _read(path, tensors=True)
-    _check_tensors(path, header, tensors)
+    is_table = header.get(FORM) == _TABLE
+    (_check_table if is_table else _check_tensors)(path, header, tensors)
     rules = RuleSet.from_dict(header["rules"])
     if game is not None:
         _check_game(path, header["num_players"], rules, game)
     layout = Layout(header["num_players"], num_actions(rules.max_stake))
-    # The weights drawn here are overwritten; drawing them must not disturb the global generator.
-    unused = torch.Generator().manual_seed(0)
+    reads: Reader | ActorCritic
     try:
-        network = ActorCritic(layout, NetworkConfig.from_dict(header["network"]), unused)
+        config = NetworkConfig.from_dict(header["network"])
+        if is_table:
+            reads = Reader(layout, config)
+        else:
+            # The weights drawn here are overwritten; drawing them must not disturb the global
+            # generator.
+            reads = ActorCritic(layout, config, torch.Generator().manual_seed(0))
     except (ShuiyuError, TypeError) as error:
         raise CheckpointError(f"{path}: the header's network is unusable: {error}") from None
-    if list(network.input_fields) != header["input_fields"]:
+    if list(reads.input_fields) != header["input_fields"]:
         raise CheckpointError(
-            f"{path}: expected a network that reads the fields {list(network.input_fields)}, got"
-            f" one for {header['input_fields']}"
+            f"{path}: expected a {_TABLE if is_table else _NETWORK} that reads the fields"
+            f" {list(reads.input_fields)}, got one for {header['input_fields']}"
         )
-    expected = {name: list(tensor.shape) for name, tensor in network.state_dict().items()}
+    if isinstance(reads, Reader):
+        rows = len(tensors["keys"])
+        expected = {"keys": [rows, 2], "probabilities": [rows, layout.num_actions]}
+    else:
+        expected = {name: list(tensor.shape) for name, tensor in reads.state_dict().items()}
     got = {name: list(tensor.shape) for name, tensor in tensors.items()}
     for name in sorted(expected.keys() | got.keys()):
         if expected.get(name) != got.get(name):
@@ -153,8 +186,14 @@ def load_policy(path: str | os.PathLike[str], game: Game | None = None) -> Netwo
             f"{path}: damaged: expected header and weights with SHA-256 {header['sha256']}, got"
             f" {_digest(header, tensors)}"
         )
-    network.load_state_dict(tensors)
-    return NetworkPolicy(network, info=header)
+    if isinstance(reads, ActorCritic):
+        reads.load_state_dict(tensors)
+        return NetworkPolicy(reads, info=header)
+    try:
+        keys, table = tensors["keys"].numpy(), tensors["probabilities"].numpy()
+        return TablePolicy(reads, keys, table, info=header)
+    except PolicyError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def _read(
@@ -204,6 +243,11 @@ def _check_header(path: Path, header: Any) -> None:
             raise CheckpointError(
                 f"{path}: header entry {name!r}: expected {kind.__name__}, got {header.get(name)!r}"
             )
+    form = header.get(FORM, _NETWORK)
+    if form not in (_NETWORK, _TABLE):
+        raise CheckpointError(
+            f"{path}: header entry {FORM!r}: expected {_NETWORK!r} or {_TABLE!r}, got {form!r}"
+        )
     try:
         Game(header["num_players"], RuleSet.from_dict(header["rules"]))
     except (ShuiyuError, TypeError) as error:
@@ -237,6 +281,20 @@ def _check_tensors(
         raise CheckpointError(
             f"{path}: expected weights for hidden layers {hidden!r}, got layers of widths {widths}"
         )
+
+
+def _check_table(
+    path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Check that the file holds a table."""
+    kinds = {"keys": torch.int64, "probabilities": torch.float32}
+    for name in sorted(kinds.keys() | tensors.keys()):
+        got = tensors[name].dtype if name in tensors else None
+        if got != kinds.get(name) or tensors[name].ndim != 2:
+            raise CheckpointError(
+                f"{path}: {name!r}: expected a table of keys (int64) and probabilities (float32),"
+                f" got {got or 'nothing'}"
+            )
 
 
 def _digest(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

@@ -144,6 +144,14 @@ class MaskedCategorical:
         """Entropies ``[B]`` in nats; 0 in rows with a single legal action."""
         return -(self.probs * self.log_probs).sum(dim=-1)
 
+    def divergence(self, log_probs: Tensor) -> Tensor:
+        """Kullback-Leibler divergences ``[B]`` in nats from another distribution to this one.
+
+        Args:
+            log_probs: of the other distribution, with the same mask, ``float32[B, A]``.
+        """
+        return (self.probs * (self.log_probs - log_probs)).sum(dim=-1)
+
 
 class ActorCritic(nn.Module):
     """A multi-layer perceptron with a policy and a value head; all seats share it.
@@ -296,6 +304,11 @@ class NetworkPolicy:
     def outcomes_only(self) -> bool:
         """Whether it keeps the promise of that name of :class:`~shuiyu_env.policy.Policy`."""
         return self.network.config.outcomes_only and self.network.layout.num_players == 2
+
+    @property
+    def strengths_only(self) -> bool:
+        """Whether it keeps the promise of that name of :class:`~shuiyu_env.policy.Policy`."""
+        return not self.network.config.cards
 
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]

@@ -1,0 +1,38 @@
+"""The algorithms by name."""
+
+from __future__ import annotations
+
+__all__ = ["AlgorithmName", "make_learner"]
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
+
+from agents.workers import Workers
+
+if TYPE_CHECKING:
+    from agents.config import TrainConfig
+    from agents.learner import Learner
+
+AlgorithmName = Literal["ppo", "mmd", "nash_pg", "nfsp", "deep_cfr", "mccfr"]
+
+_CLASSES = {
+    "ppo": "PPO",
+    "mmd": "MMD",
+    "nash_pg": "NashPG",
+    "nfsp": "NFSP",
+    "deep_cfr": "DeepCFR",
+    "mccfr": "MCCFR",
+}
+
+
+def make_learner(config: TrainConfig, workers: Workers | None = None) -> Learner:
+    """Return a new learner as configured.
+
+    Raises:
+        ConfigError: the algorithm cannot learn this game.
+    """
+    kind = getattr(import_module(f"agents.{config.algorithm}"), _CLASSES[config.algorithm])
+    learner: Learner = kind(
+        config.game.make(), config.learner, config.network, config.seed, config.device, workers
+    )
+    return learner

@@ -1,0 +1,343 @@
+"""The learners against each other: NashConv by steps and by time, over several seeds.
+
+    python benchmarks/learning.py            # trains what is missing, then writes the page
+    python benchmarks/learning.py --page     # only writes docs/benchmark.md and its pictures
+
+Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
+seed), each a call of ``train.py`` with one thread, two at a time. A run that was interrupted
+is resumed. What came out, every point of every run, is kept in ``docs/benchmark/runs.jsonl``,
+a line a run, from which the page is made; nothing is chosen among checkpoints.
+
+Needs ``pip install -e ".[train,bench]"``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from report import ROOT, describe_machine, markdown, write_section
+from scipy import stats
+
+sys.path.insert(0, str(ROOT))
+
+from shuiyu_env.files import write_atomically
+
+LIST = ROOT / "benchmarks" / "learning.yaml"
+PAGE = ROOT / "docs" / "benchmark.md"
+KEPT = ROOT / "docs" / "benchmark" / "runs.jsonl"
+RUNS = ROOT / "runs" / "benchmark"
+NAMES = {
+    "ppo": "PPO",
+    "mmd": "MMD",
+    "nash_pg": "NashPG",
+    "nfsp": "NFSP",
+    "deep_cfr": "Deep CFR",
+    "mccfr": "MCCFR",
+}
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of the list."""
+
+    group: str
+    algorithm: str
+    preset: str
+    seed: int
+    settings: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """Its folder's name."""
+        return f"{self.group}-{self.algorithm}-{self.preset}-{self.seed}"
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What tells it from others."""
+        return self.group, self.algorithm, self.preset, self.seed
+
+    @property
+    def command(self) -> list[str]:
+        """What trains it, after ``python``."""
+        settings = {
+            "game.rules": self.preset,
+            "seed": self.seed,
+            "threads": 1,
+            "evaluation.interval": 0,
+            "evaluation.final_deals": 0,
+            **dict(self.settings),
+        }
+        return [
+            "train.py",
+            "--config",
+            f"configs/{self.algorithm}.yaml",
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
+
+
+def planned(path: Path = LIST) -> Iterator[Planned]:
+    """Yield the runs of the list, seed after seed, so that it can be cut short anywhere."""
+    groups = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name, group in groups.items():
+        for seed in group["seeds"]:
+            for preset in group["presets"]:
+                for algorithm, settings in group["algorithms"].items():
+                    chosen = {**group.get("settings", {}), **(settings or {}).get("all", {})}
+                    chosen |= (settings or {}).get(preset, {})
+                    yield Planned(name, algorithm, preset, seed, tuple(chosen.items()))
+
+
+def kept() -> dict[tuple[str, str, str, int], dict[str, Any]]:
+    """Return what is known of finished runs."""
+    if not KEPT.exists():
+        return {}
+    rows = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    return {(r["group"], r["algorithm"], r["preset"], r["seed"]): r for r in rows}
+
+
+_keeping = threading.Lock()
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Add a finished run to what is known."""
+    with _keeping:
+        rows = kept() | {(row["group"], row["algorithm"], row["preset"], row["seed"]): row}
+        text = "".join(json.dumps(rows[key]) + "\n" for key in sorted(rows))
+        write_atomically(KEPT, text.encode())
+
+
+def train(run: Planned) -> str:
+    """Train a run, or go on with it; return what became of it."""
+    folder = RUNS / run.name
+    command = [*run.command, f"--runs_dir={RUNS}", f"--name={run.name}"]
+    if (folder / "state.pt").exists():
+        command = ["train.py", "--resume", str(folder)]
+    log = RUNS / f"{run.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        code = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            check=False,
+        ).returncode
+    if code:
+        return f"{run.name}: failed with code {code}, see {log}"
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    points = [
+        {
+            "env_steps": row["env_steps"],
+            "train_seconds": round(row["train_seconds"], 1),
+            **{kind: found["nashconv"] for kind, found in row["nashconv"].items()},
+        }
+        for row in rows
+        if "nashconv" in row
+    ]
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    keep(
+        {
+            "group": run.group,
+            "algorithm": run.algorithm,
+            "preset": run.preset,
+            "seed": run.seed,
+            "command": " ".join(["python", *run.command]),
+            "hidden": config["network"]["hidden"],
+            "points": points,
+            "machine": describe_machine("torch", "numba"),
+        }
+    )
+    return f"{run.name}: {points[-1]}"
+
+
+def train_missing(jobs: int) -> None:
+    """Train every run of the list that is not known yet."""
+    known = kept()
+    missing = [run for run in planned() if run.key not in known]
+    print(f"{len(missing)} of {len(list(planned()))} runs are missing", flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        for number, text in enumerate(pool.map(train, missing), 1):
+            print(f"{number}/{len(missing)} {text}", flush=True)
+
+
+def at(points: Sequence[dict[str, Any]], axis: str, where: float, kind: str) -> float:
+    """Return a run's NashConv at some steps or seconds, log-log between measured points."""
+    x = np.log([point[axis] for point in points])
+    y = np.log([point[kind] for point in points])
+    return float(np.exp(np.interp(np.log(where), x, y)))
+
+
+def interquartile_mean(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean of the middle half of some runs, and its 95 % bootstrap interval."""
+    data = np.asarray(values)
+    middle: Callable[..., Any] = lambda x, axis=-1: stats.trim_mean(x, 0.25, axis=axis)  # noqa: E731
+    if len(data) < 2:
+        return float(data[0]), float("nan"), float("nan")
+    found = stats.bootstrap(
+        (data,), middle, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return float(middle(data)), float(found.low), float(found.high)
+
+
+def cell(values: Sequence[float]) -> str:
+    """Return an interquartile mean as text."""
+    mean, low, high = interquartile_mean(values)
+    return f"{mean:.4f}" if np.isnan(low) else f"{mean:.4f} ({low:.4f} to {high:.4f})"
+
+
+def table(rows: list[dict[str, Any]], preset: str) -> str:
+    """Return the table of a group's runs on a preset."""
+    algorithms = [name for name in NAMES if any(row["algorithm"] == name for row in rows)]
+    ends = {
+        axis: min(row["points"][-1][axis] for row in rows)
+        for axis in ("env_steps", "train_seconds")
+    }
+    lines = []
+    for algorithm in algorithms:
+        runs = [row for row in rows if row["algorithm"] == algorithm]
+        kinds = [kind for kind in ("last", "average") if kind in runs[0]["points"][-1]]
+        for kind in kinds:
+            ended = [run["points"][-1] for run in runs]
+            lines.append(
+                [
+                    f"{NAMES[algorithm]}, {'last iterate' if kind == 'last' else 'average'}",
+                    str(len(runs)),
+                    "-".join(map(str, runs[0]["hidden"])) if algorithm != "mccfr" else "table",
+                    *(
+                        cell([at(r["points"], axis, ends[axis], kind) for r in runs])
+                        for axis in ends
+                    ),
+                    cell([point[kind] for point in ended]),
+                    f"{np.median([point['env_steps'] for point in ended]) / 1e6:.1f} M",
+                    f"{np.median([point['train_seconds'] for point in ended]):.0f} s",
+                ]
+            )
+    lines += [
+        [f"`{name}`", "", "", "", "", f"{reference(name, preset):.2g}", "", ""]
+        for name in REFERENCES
+    ]
+    head = [
+        f"NashConv on `{preset}`",
+        "Seeds",
+        "Network",
+        f"after {ends['env_steps'] / 1e6:.1f} M decisions",
+        f"after {ends['train_seconds']:.0f} s",
+        "at the end",
+        "Decisions",
+        "Seconds",
+    ]
+    return markdown(head, lines)
+
+
+def reference(name: str, preset: str) -> float:
+    """Return the NashConv of a policy that needs no learning, kept beside the runs."""
+    path = KEPT.with_name("references.json")
+    found = json.loads(path.read_text()) if path.exists() else {}
+    key = f"{name}-{preset}"
+    if key not in found:
+        from shuiyu_env.exact import nashconv
+        from shuiyu_env.policies import load
+
+        found[key] = float(nashconv(load(name, preset), preset).nashconv)
+        write_atomically(path, json.dumps(found, indent=1, sort_keys=True).encode())
+    return float(found[key])
+
+
+def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path:
+    """Draw the learning curves of a group."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.2 * len(presets)), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(presets), 2, squeeze=False, sharey="row")
+    axis_names = {"env_steps": "decisions", "train_seconds": "seconds of training"}
+    for line, preset in zip(axes, presets, strict=True):
+        for panel, (axis, label) in zip(line, axis_names.items(), strict=True):
+            for colour, algorithm in zip(COLOURS, NAMES, strict=True):
+                runs = [r for r in rows if r["algorithm"] == algorithm and r["preset"] == preset]
+                if not runs:
+                    continue
+                for kind, style in (("last", "-"), ("average", "--")):
+                    if kind not in runs[0]["points"][-1]:
+                        continue
+                    x = np.median([[p[axis] for p in run["points"]] for run in runs], axis=0)
+                    y = np.array([[p[kind] for p in run["points"]] for run in runs])
+                    found = np.array([interquartile_mean(column) for column in y.T])
+                    panel.plot(
+                        x,
+                        found[:, 0],
+                        style,
+                        color=colour,
+                        marker="o",
+                        markersize=3,
+                        label=f"{NAMES[algorithm]}, {kind}",
+                    )
+                    panel.fill_between(x, found[:, 1], found[:, 2], color=colour, alpha=0.15, lw=0)
+            panel.set(xscale="log", yscale="log", xlabel=label)
+            panel.set_title(f"{preset}, by {label}", loc="left", fontsize=11)
+            panel.grid(color="#DDDDDD", linewidth=0.6, which="both")
+            panel.set_axisbelow(True)
+            for side in ("top", "right"):
+                panel.spines[side].set_visible(False)
+        line[0].set_ylabel("NashConv, units per deal")
+        line[1].legend(fontsize=8, frameon=False, loc="lower left")
+    path = KEPT.with_name(f"{group}.png")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return write_atomically(path, buffer.getvalue())
+
+
+def write_page() -> None:
+    """Write the generated sections of the page."""
+    everything = list(kept().values())
+    for group in yaml.safe_load(LIST.read_text(encoding="utf-8")):
+        rows = [row for row in everything if row["group"] == group]
+        if not rows:
+            continue
+        presets = sorted({row["preset"] for row in rows}, reverse=True)
+        picture = draw(rows, group, presets)
+        parts = [f"![Learning curves](benchmark/{picture.name})"]
+        parts += [table([r for r in rows if r["preset"] == preset], preset) for preset in presets]
+        machines = sorted({row["machine"] for row in rows})
+        seeds = sorted({row["seed"] for row in rows})
+        commands = {row["algorithm"]: row["command"] for row in rows}
+        parts.append(
+            f"Seeds {', '.join(map(str, seeds))}. Measured on "
+            + "; and ".join(machines)
+            + ". Trained by, for example:\n\n```bash\n"
+            + "\n".join(commands[name] for name in NAMES if name in commands)
+            + "\n```"
+        )
+        write_section(group, "\n\n".join(parts), PAGE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
+    parser.add_argument("--page", action="store_true", help="train nothing, only write the page")
+    options = parser.parse_args()
+    if not options.page:
+        train_missing(options.jobs)
+    write_page()
+
+
+if __name__ == "__main__":
+    main()
