@@ -243,6 +243,7 @@ class DeepCFR(Learner):
             "env_steps_per_second": nodes / seconds,
             "seconds": seconds,
             "share_traversal": (traversed - began) / seconds,
+            "share_update": (began + seconds - traversed) / seconds,
         }
 
     def _remember(self, found: Traversal) -> None:

@@ -102,7 +102,11 @@ class Run:
                 version, of another number of processes, or does not fit the configuration.
         """
         run = cls(Path(path), config)
-        workers = _load_state(run.state_path)["workers"]
+        workers = _load_state(run.state_path).get("workers")
+        if not isinstance(workers, list):
+            raise CheckpointError(
+                f"{run.state_path}: expected a training state, that of each process, got none"
+            )
         if len(workers) != learner.workers.size:
             raise CheckpointError(
                 f"{run.state_path}: expected {len(workers)} processes, which it was written by, got"

@@ -230,17 +230,15 @@ def test_every_hyperparameter_is_documented() -> None:
 
 @pytest.mark.slow
 def test_field_case_23_it_converges_on_a_small_deck() -> None:
-    config = DeepCFRConfig(
-        iterations=14, deals=2048, batch_size=256, average_batch_size=256, average_steps=300
-    )
+    config = DeepCFRConfig(iterations=12, deals=2048, batch_size=256, average_batch_size=256)
     game = Game(2, SMALL)
     cfr = DeepCFR(game, config, NetworkConfig(hidden=(64, 64)), seed=0)
     found = {}
     while not cfr.is_finished:
         cfr.iterate()
-        if cfr.iteration in (1, 14):
+        if cfr.iteration in (1, 12):
             result = nashconv(cfr.policies()["average"], game.rules, threads=1)
             found[cfr.iteration] = float(result.nashconv)
     # Uniform play loses about 2 units to best responses.
     assert found[1] > 1.0
-    assert found[14] < 0.2
+    assert found[12] < 0.2

@@ -457,12 +457,14 @@ def test_every_hyperparameter_is_documented() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deck", [{"ranks": 5, "suits": 2}, {"ranks": 4, "suits": 3}])
-def test_the_average_converges_on_small_decks(deck: dict[str, int]) -> None:
-    """Uniform play has a NashConv of 2.22 and 2.01 units on these."""
+@pytest.mark.parametrize(
+    ("deck", "bound"), [({"ranks": 5, "suits": 2}, 0.5), ({"ranks": 4, "suits": 3}, 0.3)]
+)
+def test_the_average_converges_on_small_decks(deck: dict[str, int], bound: float) -> None:
+    """Uniform play has a NashConv of 2.22 and 2.01 units on these; 0.31 and 0.12 were reached."""
     rules = {"preset": "nanning", "deck": deck}
     nfsp = NFSP(Game(2, rules), NFSPConfig(total_steps=2_000_000))
     while not nfsp.is_finished:
         nfsp.iterate()
     (policy,) = nfsp.policies().values()
-    assert float(nashconv(policy, rules, threads=1).nashconv) < 0.4
+    assert float(nashconv(policy, rules, threads=1).nashconv) < bound

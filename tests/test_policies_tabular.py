@@ -189,6 +189,17 @@ def path(tmp_path: Path) -> Path:
     return save_policy(tmp_path / "t.safetensors", table_for(), GAME)
 
 
+def test_an_empty_table_is_kept_too(tmp_path: Path) -> None:
+    reader = table_for().reader
+    nothing = np.empty((0, GAME.num_actions), dtype=np.float32)
+    empty = TablePolicy(reader, KeyIndex().keys, nothing)
+    loaded = load_policy(save_policy(tmp_path / "t.safetensors", empty, GAME), GAME)
+    seen, masks = met(2)
+    np.testing.assert_array_equal(
+        loaded.probabilities(seen, masks), empty.probabilities(seen, masks)
+    )
+
+
 def test_every_damaged_byte_is_refused(path: Path) -> None:
     data = path.read_bytes()
     rng = np.random.default_rng(0)

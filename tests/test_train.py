@@ -314,7 +314,9 @@ def test_runs_never_overwrite_each_other(
         (["--name", "#x"], "name: expected the name of a folder: a letter"),
         (["--name=null"], "name: expected the name of a folder: a letter"),
         (["--resume=null"], "--resume: expected the folder of a run, got 'null'"),
-        (["--ppo.num_envs=1000000000000"], "ppo.num_envs 1000000000000 times ppo.window 32 is too"),
+        (["--ppo.num_envs=1000000000000"], "ppo: its environments and the experience of an"),
+        (["--algorithm=pp0"], "algorithm: expected one of 'ppo', 'mmd', "),
+        (["--nfsp.anticipatory=0.2"], "nfsp: has no effect on algorithm 'ppo'; choose"),
         (["--threads=100000"], "threads: expected 1 to 1024, got 100000"),
         (["--name="], "name: expected the name of a folder: a letter"),
         (["--ppo=x.yaml"], "x.yaml: cannot read the configuration: No such file"),
@@ -350,7 +352,8 @@ def test_mistakes_on_the_command_line_are_one_clear_line(
         ("ppo: {learning_rate: fast}", "ppo.learning_rate: expected float, got fast"),
         ("ppo: {num_envs: [1]}", "ppo.num_envs: expected int"),
         ("seed: null", "seed: expected a value, got null"),
-        ("ppo: {clip: null}", "ppo.clip: expected a value, got null"),
+        ("ppo: {epochs: null}", "ppo.epochs: expected a value, got null"),
+        ("mmd: {kl: 1.0}", "mmd: has no effect on algorithm 'ppo'; choose --algorithm mmd"),
         ("network: {cards: null}", "network.cards: expected a value, got null"),
         ("device: null", "device: expected a value, got null"),
         ("# nothing", "expected keys and values, got an empty file"),
@@ -443,8 +446,8 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: (p / "state.pt").unlink(), "expected a training state, but there is no such"),
         (lambda p: (p / "state.pt").write_bytes(b"x" * 100), "or is damaged; it was not loaded"),
         (lambda p: _truncate(p / "state.pt"), "damaged or of another kind"),
-        (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 1, got 99"),
-        (lambda p: torch.save({"version": 1}, p / "state.pt"), "does not fit"),
+        (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 2, got 99"),
+        (lambda p: torch.save({"version": 2}, p / "state.pt"), "that of each process"),
         (lambda p: _edit(p, "- 8", "- 9"), "does not fit"),
         (lambda p: _edit(p, "num_envs: 16", "num_envs: 17"), "does not fit"),
         (lambda p: _edit(p, "ranks: 5", "ranks: 6"), "does not fit"),
@@ -481,7 +484,8 @@ def _truncate(path: Path) -> None:
 
 def _edit_state(path: Path, name: str, value: object) -> None:
     state = torch.load(path / "state.pt", weights_only=True)
-    torch.save(state | {name: value}, path / "state.pt")
+    state["workers"][0][name] = value
+    torch.save(state, path / "state.pt")
 
 
 def _edit(path: Path, old: str, new: str) -> None:
