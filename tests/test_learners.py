@@ -57,7 +57,7 @@ TINY = {
         "average_steps=5",
         "average_batch_size=32",
     ],
-    "mccfr": ["iterations=4", "deals=8"],
+    "mccfr": ["iterations=4", "deals=64"],
 }
 each_algorithm = pytest.mark.parametrize("algorithm", get_args(AlgorithmName))
 

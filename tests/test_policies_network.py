@@ -264,3 +264,25 @@ def test_network_without_hidden_layers_works() -> None:
     assert np.isfinite(
         NetworkPolicy(network_for(game, hidden=())).probabilities(observation, mask)
     ).all()
+
+
+def test_bins_say_between_which_edges_a_strength_lies() -> None:
+    _, observation, _ = positions(Game(2))
+    plain, binned = network_for(Game(2), bins=0), network_for(Game(2), bins=4)
+    x = torch.from_numpy(observation)
+    features, more = plain.features(x), binned.features(x)
+    torch.testing.assert_close(more[:, : plain.num_features], features)
+    bins = more[:, plain.num_features :].reshape(len(x), -1, 4)
+    strengths = field_columns(plain.layout, ("strengths",))
+    # Of one's own six, the committed two, and two of each seat's exposed hand.
+    assert bins.shape[1] == 12
+    expected = (x[:, strengths, None] * 4 - torch.arange(4)).clamp(0.0, 1.0)
+    torch.testing.assert_close(bins[:, :6], expected)
+    assert expected.amax() == 1.0
+    # What is hidden stays hidden: these are functions of the features alone.
+    torch.testing.assert_close(bins.sum(dim=2)[:, :6], x[:, strengths] * 4)
+
+
+def test_no_rows_have_no_features() -> None:
+    network = network_for(Game(3))
+    assert network.features(torch.zeros(0, network.layout.size)).shape == (0, network.num_features)

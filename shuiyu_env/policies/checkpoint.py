@@ -37,7 +37,7 @@ from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolic
 from shuiyu_env.policies.tabular import Reader, TablePolicy
 
 FORMAT = "shuiyu-policy"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_KEY = "shuiyu"
 
 #: Whether the file holds a network's weights or a table. Older files do not say; they are networks.

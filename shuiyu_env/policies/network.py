@@ -31,6 +31,7 @@ CARD_FIELDS = ("hand", "seats.shown_hand")
 ILLEGAL_LOGIT = -1e9
 
 _MAX_WIDTH = 65536
+_MAX_BINS = 1024
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class NetworkConfig:
         hidden: widths of the hidden layers.
         cards: read the one-hot card fields too, not only strengths, outcomes
             and what is public. Larger and slower.
+        bins: besides as a number, each strength is read in a piecewise linear encoding of
+            so many bins, so that sharp thresholds are easy to learn: Gorishniy et al., "On
+            embeddings for numerical features in tabular deep learning" (2022). 0 for none.
         outcomes_only: heads-up, at a call on an opened hand and at a forced
             showdown, see the outcomes and what is public but not one's own
             cards. Payoffs there depend on the cards only through the outcome,
@@ -53,6 +57,7 @@ class NetworkConfig:
 
     hidden: tuple[int, ...] = (128, 128)
     cards: bool = False
+    bins: int = 16
     outcomes_only: bool = True
 
     def __post_init__(self) -> None:
@@ -61,6 +66,10 @@ class NetworkConfig:
                 raise ConfigError(
                     f"network.{name}: expected true or false, got {getattr(self, name)!r}"
                 )
+        if type(self.bins) is not int or not 0 <= self.bins <= _MAX_BINS:
+            raise ConfigError(
+                f"network.bins: expected a whole number from 0 to {_MAX_BINS}, got {self.bins!r}"
+            )
         hidden: Any = self.hidden
         if isinstance(hidden, str) or not isinstance(hidden, Iterable):
             raise ConfigError(f"network.hidden: expected a list of widths, got {hidden!r}")
@@ -170,6 +179,8 @@ class ActorCritic(nn.Module):
     """
 
     _columns: Tensor
+    _scalars: Tensor
+    _edges: Tensor
     _outcomes: Tensor
     _hidden_at_call: Tensor
     _hidden_at_rearranging: Tensor
@@ -211,7 +222,11 @@ class ActorCritic(nn.Module):
         self._hides = self.config.outcomes_only and layout.num_players == 2
 
         results = 3 * layout.num_players
-        self.num_features = len(columns) + 2 + results
+        # Which of the features are strengths: some columns, and the committed ones after them.
+        strengths = field_columns(layout, ("strengths", "seats.shown_strengths"))
+        scalars = [i for i, c in enumerate(columns) if c in strengths]
+        scalars += [len(columns), len(columns) + 1]
+        self.num_features = len(columns) + 2 + results + len(scalars) * self.config.bins
         own = set(field_columns(layout, ("hand", "split", "strengths")))
         outcomes = set(field_columns(layout, ("seats.outcomes",)))
         # Whether each feature is left out: columns, then committed strengths, then their outcomes.
@@ -219,6 +234,8 @@ class ActorCritic(nn.Module):
         forced = [c in own for c in columns] + [True] * (2 + results)
         for name, values in (
             ("_columns", columns),
+            ("_scalars", scalars),
+            ("_edges", list(range(self.config.bins))),
             ("_outcomes", place["seats.outcomes"].ravel().tolist()),
             ("_hidden_at_call", called),
             ("_hidden_at_rearranging", forced),
@@ -230,7 +247,8 @@ class ActorCritic(nn.Module):
         size = len(observation)
         split = observation[:, self._split]
         strengths = observation[:, self._strengths].reshape(size, 3, 2)
-        results = observation.index_select(1, self._outcomes).reshape(size, -1, 3, 3)
+        results = observation.index_select(1, self._outcomes)
+        results = results.reshape(size, self.layout.num_players, 3, 3)
         features = torch.cat(
             [
                 observation.index_select(1, self._columns),
@@ -245,7 +263,12 @@ class ActorCritic(nn.Module):
             at_rearranging = (observation[:, self._at_rearranging] * exposed)[:, None] != 0
             hidden = at_call & self._hidden_at_call | at_rearranging & self._hidden_at_rearranging
             features = features.masked_fill(hidden, 0.0)
-        return features
+        if not self.config.bins:
+            return features
+        # Each bin goes from 0 to 1 while the strength crosses it.
+        scaled = features.index_select(1, self._scalars)[:, :, None] * self.config.bins
+        bins = (scaled - self._edges).clamp(0.0, 1.0)
+        return torch.cat([features, bins.flatten(1)], dim=1)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return raw logits ``[B, A]`` and values ``[B]`` (units to the seat to act, this deal).
