@@ -162,8 +162,8 @@ class PPO(Learner):
         return -(-self.config.total_steps // self.steps_per_iteration)
 
     def policies(self) -> Mapping[str, LearnedPolicy]:
-        """Return the last iterate and, if one is kept, the average."""
-        networks = {"last": self.network, "average": self.average}
+        """Return the average, if one is kept, and the last iterate."""
+        networks = {"average": self.average, "last": self.network}
         return {kind: NetworkPolicy(net) for kind, net in networks.items() if net is not None}
 
     def iterate(self) -> dict[str, float]:

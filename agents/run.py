@@ -7,7 +7,7 @@
       metrics.jsonl         one JSON object per iteration
       events.out.tfevents…  the same for TensorBoard
       policy.safetensors    the newest policy (and older ones in checkpoints/)
-      average.safetensors   the average of policies or weights, if the algorithm has both
+      last.safetensors      the last iterate, if the policy is an average
       state.pt              everything else that resuming needs
       curve.png             the learning curve
       match.json            the match against the reference policies at the end

@@ -2,10 +2,10 @@
 
     python benchmarks/training.py [--iterations 20] [--write]
 
-Trains by configs/ppo.yaml. After every iteration it repeats, on the experience
-just gathered, only what the network does in one: the forward passes that choose
-the actions, window step by window step, and the update. What training takes
-beyond that is games, gathering and bookkeeping. The repeated update is undone.
+Trains by configs/ppo.yaml. After every iteration it repeats, on observations kept from
+it, only what the network does in one: the forward passes that choose the actions,
+window step by window step, and the update. What training takes beyond that is games,
+gathering and bookkeeping. The repeated update is undone.
 """
 
 from __future__ import annotations
@@ -30,27 +30,29 @@ from shuiyu_env.policies.network import MaskedCategorical  # noqa: E402
 
 
 class KeepingRollout(Rollout):
-    """A rollout that keeps the batch that it handed out last."""
+    """A rollout that keeps the batch that it handed out last, and one time step's inputs."""
 
     batch: Batch
 
     def collect(self, *arguments: object) -> Batch:  # type: ignore[override]
+        self.observation = torch.from_numpy(self.env.observation.copy())
+        self.mask = torch.from_numpy(self.env.action_mask != 0)
         self.batch = super().collect(*arguments)  # type: ignore[arg-type]
         return self.batch
 
 
 def network_alone(learner: PPO, rollout: KeepingRollout) -> float:
     """Return the seconds that the passes of one iteration take."""
-    network, steps = learner.network, rollout.steps
+    network = learner.network
     kept = copy.deepcopy((network.state_dict(), learner.optimizer.state_dict()))
     generator = learner.generator.get_state()
     began = time.perf_counter()
     with torch.no_grad():
-        for t in range(rollout.carried, rollout.carried + rollout.window):
-            logits, _ = network(steps.observation[t])
-            policy = MaskedCategorical(logits, steps.action_mask[t])
+        for _ in range(rollout.window):
+            logits, _ = network(rollout.observation)
+            policy = MaskedCategorical(logits, rollout.mask)
             policy.log_prob(policy.sample(learner.generator))
-    learner.update(rollout.batch, learner.config.entropy)
+    learner.update(rollout.batch)
     seconds = time.perf_counter() - began
     network.load_state_dict(kept[0])
     learner.optimizer.load_state_dict(kept[1])
@@ -66,14 +68,14 @@ def main() -> None:
     config, _ = parse([], ROOT / "configs" / "ppo.yaml")
     torch.set_num_threads(config.threads)
     learner = PPO(config.game.make(), config.ppo, config.network, config.seed)
-    rollout = KeepingRollout(learner.rollout.env, config.ppo.window)
+    rollout = KeepingRollout(learner.rollout.env, config.ppo.window, learner.network.num_features)
     learner.rollout = rollout
     learner.iterate()
     rows = []
     for _ in range(options.iterations):
         learned = learner.iterate()
         rows.append((learned, network_alone(learner, rollout)))
-    steps = config.ppo.steps_per_iteration
+    steps = learner.steps_per_iteration
     whole = statistics.median(steps / learned["seconds"] for learned, _ in rows)
     alone = statistics.median(steps / seconds for _, seconds in rows)
     ratio = statistics.median(seconds / learned["seconds"] for learned, seconds in rows)

@@ -277,7 +277,8 @@ def test_bins_say_between_which_edges_a_strength_lies() -> None:
     assert bins.shape[1] == 12
     read = field_columns(plain.layout, plain.input_fields)
     # Those that are hidden, here and there, are hidden in bins as well.
-    strengths = features[:, : len(read)][:, np.isin(read, field_columns(plain.layout, ("strengths",)))]
+    own = np.isin(read, field_columns(plain.layout, ("strengths",)))
+    strengths = features[:, : len(read)][:, own]
     expected = (strengths[..., None] * 4 - torch.arange(4)).clamp(0.0, 1.0)
     torch.testing.assert_close(bins[:, :6], expected)
     assert expected.amax() == 1.0

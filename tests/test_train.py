@@ -50,7 +50,7 @@ OUTPUTS = {
     "config.yaml",
     "metrics.jsonl",
     "policy.safetensors",
-    "average.safetensors",
+    "last.safetensors",
     "state.pt",
     "checkpoints",
     "curve.png",

@@ -77,9 +77,18 @@ _SUFFIXES: dict[str, Callable[[Path, Game | None], Policy]] = {
 }
 
 
+#: Trained policies that come with the package: ``<algorithm>-<preset>-<seats>``.
+_TRAINED = Path(__file__).with_name("trained")
+
+
+def _trained() -> dict[str, Path]:
+    """Return the trained policies by name."""
+    return {file.stem: file for file in sorted(_TRAINED.glob("*.safetensors"))}
+
+
 def available() -> tuple[str, ...]:
     """Return the names that :func:`load` knows."""
-    return tuple(_NAMES)
+    return (*_NAMES, *_trained())
 
 
 #: Longer than any path that a system takes for one name of a file.
@@ -94,6 +103,8 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
 
             * a name of :func:`available`, such as ``"honest"``; ``"equilibrium"`` is one
               of the heads-up game: shipped for the presets, otherwise solved, once;
+              ``"ppo-nanning-2"`` and the like were trained by that algorithm, on that
+              preset, for so many seats, and come with the package (they need torch);
             * the path of a checkpoint, ``*.safetensors``, or of an equilibrium, ``*.npz``;
             * ``"module:attribute"``: an object with a method ``probabilities``,
               or a class or function that makes one when called without arguments;
@@ -117,6 +128,9 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
         )
     if spec in _NAMES:
         return _NAMES[spec](game)
+    trained = _trained()
+    if spec in trained:
+        return _checkpoint(trained[spec], game)
     if len(spec) > _LONGEST_SPEC or "\0" in spec:
         raise PolicyError(
             f"expected a policy's name, a file or 'module:attribute', got {spec[:40]!r}…"
@@ -129,8 +143,9 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
     if spec and Path(spec).exists():
         return _load_file(Path(spec), game)
     raise PolicyError(
-        f"unknown policy {spec!r}{closest(spec, _NAMES)}; expected one of {', '.join(_NAMES)}, a"
-        f" file (*{', *'.join(_SUFFIXES)}) or 'module:attribute'"
+        f"unknown policy {spec!r}{closest(spec, [*_NAMES, *trained])}; expected one of"
+        f" {', '.join([*_NAMES, *trained])}, a file (*{', *'.join(_SUFFIXES)}) or"
+        " 'module:attribute'"
     )
 
 
