@@ -1,9 +1,9 @@
 """Train a policy by self-play: ``python train.py``.
 
-Without options, heads-up Nanning rules by ``configs/ppo.yaml``. Any setting
-can be changed: ``python train.py --game.num_players 4 --game.rules dahua``;
-``python train.py --help`` lists all. A run that was interrupted goes on with
-``python train.py --resume runs/<name>``.
+Without options, heads-up Nanning rules by ``configs/nash_pg.yaml``; other algorithms are
+in ``configs/``, too. Any setting can be changed:
+``python train.py --game.num_players 4 --game.rules dahua``; ``python train.py --help``
+lists all. A run that was interrupted goes on with ``python train.py --resume runs/<name>``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shuiyu_env.core.errors import ConfigError, PolicyError, ShuiyuError
 from shuiyu_env.evaluation import AgainstRow, against_table, match_against
 from shuiyu_env.progress import Interrupt
 
-DEFAULT_CONFIG = Path(__file__).parent / "configs" / "ppo.yaml"
+DEFAULT_CONFIG = Path(__file__).parent / "configs" / "nash_pg.yaml"
 
 #: Exit codes: a mistake in the settings, and (by custom) an interrupt.
 USAGE_ERROR, INTERRUPTED = 2, 130

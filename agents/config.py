@@ -94,7 +94,7 @@ class EvaluationConfig:
         ConfigError: a value out of range.
     """
 
-    interval: int = 25
+    interval: int = 100
     deals: int = 1000
     final_deals: int = 10_000
     nashconv_points: int = 5
@@ -142,7 +142,7 @@ class TrainConfig:
             another algorithm, or a device that is not there.
     """
 
-    algorithm: AlgorithmName = "ppo"
+    algorithm: AlgorithmName = "nash_pg"
     game: GameConfig = field(default_factory=GameConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
@@ -157,7 +157,7 @@ class TrainConfig:
     runs_dir: str = "runs"
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1
-    checkpoint_interval: int = 50
+    checkpoint_interval: int = 100
 
     def __post_init__(self) -> None:
         if self.checkpoint_interval < 1:
@@ -196,7 +196,7 @@ def make_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--config", action="config", help="YAML file of settings (default: configs/ppo.yaml)"
+        "--config", action="config", help="YAML file of settings (default: configs/nash_pg.yaml)"
     )
     parser.add_argument(
         "--resume", type=str | None, help="folder of a run to go on with; takes no other option"

@@ -1,12 +1,14 @@
 """Magnetic mirror descent (MMD) in self-play, as a policy gradient.
 
-PPO's loss with two exact divergences in place of its clip: to a magnet, here
+PPO's loss with two divergences, exact over all actions: from a magnet, here
 uniform play, which makes the learning converge to one (regularised) equilibrium
-instead of going around it, and to the policy that gathered the experience, which
-bounds the step. Let the magnet's weight go down and the equilibrium that is
-found comes close to the game's own. Sokota et al., "A unified approach to
-reinforcement learning, quantal response equilibria, and two-player zero-sum
-games" (2023), section 4 and appendix on deep learning.
+instead of going around it, and from the policy that gathered the experience, which
+bounds the step. (PPO's clip stays: it bounds the step of the action that was taken,
+and without it the noise of sampled advantages makes steps too large.) Let the
+magnet's weight go down and the equilibrium that is found comes close to the game's
+own. Sokota et al., "A unified approach to reinforcement learning, quantal response
+equilibria, and two-player zero-sum games" (2023), section 4 and appendix on deep
+learning.
 """
 
 from __future__ import annotations
@@ -41,7 +43,6 @@ class MMDConfig(PPOConfig):
         final_kl: at the end.
     """
 
-    clip: float | None = None
     kl: float = 0.2
     final_kl: float = 0.2
 

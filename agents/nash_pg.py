@@ -1,9 +1,9 @@
 """Nash policy gradient: PPO in self-play with a magnet that moves after the policy.
 
-The loss has an exact divergence from a magnet, an older copy of the policy. For
-as long as the magnet stands still, play settles at the equilibrium of a game in
-which leaving the magnet costs something; then the magnet takes its place, and
-the next such equilibrium is closer to the game's own: a proximal point method,
+The loss has an exact divergence from a magnet, an older policy: an average of the
+last ones, or a copy that is renewed now and then. While the magnet stands still, play
+settles at the equilibrium of a game in which leaving it costs something; as it comes
+after, the next such equilibrium is closer to the game's own: a proximal point method,
 whose last iterate converges without the weight going to zero. Perolat et al.,
 "From Poincare recurrence to convergence in imperfect information games" (2021)
 and "Mastering the game of Stratego with model-free multiagent reinforcement
@@ -38,17 +38,18 @@ class NashPGConfig(PPOConfig):
     Args:
         magnet: weight of the divergence from the magnet, at the start.
         final_magnet: at the end; linear in between.
-        refresh: iterations after which the magnet becomes a copy of the policy;
+        follow: the part of the magnet that an iteration leaves as it is; the rest becomes
+            the policy's. 0.98 is a magnet that is some 50 iterations behind.
+        refresh: instead, iterations after which the magnet becomes a copy of the policy;
             0 for a magnet that follows it all the time.
-        follow: of a magnet that follows, the part that an iteration leaves as it is.
     """
 
-    entropy: float = 0.02
+    entropy: float = 0.03
     final_entropy: float = 0.005
     magnet: float = 0.1
     final_magnet: float = 0.1
-    refresh: int = 20
-    follow: float = 0.95
+    follow: float = 0.98
+    refresh: int = 0
 
     section: ClassVar[str] = "nash_pg"
 

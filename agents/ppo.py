@@ -82,23 +82,23 @@ class PPOConfig:
         ConfigError: a value out of range.
     """
 
-    total_steps: int = 8_000_000
-    num_envs: int = 512
-    window: int = 32
-    epochs: int = 3
+    total_steps: int = 16_000_000
+    num_envs: int = 2048
+    window: int = 8
+    epochs: int = 1
     minibatch_size: int = 2048
-    learning_rate: float = 3e-3
+    learning_rate: float = 4e-3
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5
     clip: float | None = 0.1
     entropy: float = 0.1
-    final_entropy: float = 0.05
+    final_entropy: float = 0.03
     value: float = 0.5
     max_grad_norm: float = 0.5
     gae_lambda: float = 1.0
     normalise_advantages: bool = True
     target_kl: float | None = None
-    averaging: float = 0.98
+    averaging: float = 0.99
 
     #: The name of these settings in configuration files.
     section: ClassVar[str] = "ppo"

@@ -1,6 +1,7 @@
 """The learners against each other: NashConv by steps and by time, over several seeds.
 
     python benchmarks/learning.py            # trains what is missing, then writes the page
+    python benchmarks/learning.py --only half-hour-nash_pg  # those whose names begin so
     python benchmarks/learning.py --page     # only writes docs/benchmark.md and its pictures
 
 Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
@@ -167,11 +168,12 @@ def train(run: Planned) -> str:
     return f"{run.name}: {points[-1]}"
 
 
-def train_missing(jobs: int) -> None:
-    """Train every run of the list that is not known yet."""
+def train_missing(jobs: int, only: str) -> None:
+    """Train every run of the list that is not known yet and whose name begins as wanted."""
     known = kept()
-    missing = [run for run in planned() if run.key not in known]
-    print(f"{len(missing)} of {len(list(planned()))} runs are missing", flush=True)
+    wanted = [run for run in planned() if run.name.startswith(only)]
+    missing = [run for run in wanted if run.key not in known]
+    print(f"{len(missing)} of {len(wanted)} runs are missing", flush=True)
     with ThreadPoolExecutor(jobs) as pool:
         for number, text in enumerate(pool.map(train, missing), 1):
             print(f"{number}/{len(missing)} {text}", flush=True)
@@ -333,9 +335,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     parser.add_argument("--page", action="store_true", help="train nothing, only write the page")
+    parser.add_argument("--only", default="", help="train only runs whose names begin so")
     options = parser.parse_args()
     if not options.page:
-        train_missing(options.jobs)
+        train_missing(options.jobs, options.only)
     write_page()
 
 

@@ -333,4 +333,4 @@ def test_two_processes_are_resumed_by_two(tmp_path: Path) -> None:
 
 
 def test_a_configuration_names_one_algorithm() -> None:
-    assert TrainConfig().learner == TrainConfig().ppo
+    assert TrainConfig().learner == TrainConfig().nash_pg

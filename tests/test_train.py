@@ -34,6 +34,7 @@ ROOT = Path(train.__file__).parent
 
 #: Ten iterations of a fraction of a second.
 TINY = [
+    "--algorithm=ppo",
     "--game.rules={deck: {ranks: 5, suits: 2}}",
     "--network.hidden=[8]",
     "--ppo.num_envs=16",
@@ -314,13 +315,13 @@ def test_runs_never_overwrite_each_other(
         (["--name", "#x"], "name: expected the name of a folder: a letter"),
         (["--name=null"], "name: expected the name of a folder: a letter"),
         (["--resume=null"], "--resume: expected the folder of a run, got 'null'"),
-        (["--ppo.num_envs=1000000000000"], "ppo: its environments and the experience of an"),
+        (["--nash_pg.num_envs=1000000000000"], "nash_pg: its environments and the experience"),
         (["--algorithm=pp0"], "algorithm: expected one of 'ppo', 'mmd', "),
-        (["--nfsp.anticipatory=0.2"], "nfsp: has no effect on algorithm 'ppo'; choose"),
+        (["--nfsp.anticipatory=0.2"], "nfsp: has no effect on algorithm 'nash_pg'; choose"),
         (["--threads=100000"], "threads: expected 1 to 1024, got 100000"),
         (["--name="], "name: expected the name of a folder: a letter"),
         (["--ppo=x.yaml"], "x.yaml: cannot read the configuration: No such file"),
-        (["--runs_dir=/dev/null"], "runs_dir: cannot make the folder /dev/null/ppo-nanning-2p"),
+        (["--runs_dir=/dev/null"], "runs_dir: cannot make the folder /dev/null/nash_pg-nanning"),
         (["--config=missing.yaml"], "missing.yaml: cannot read the configuration: No such file"),
         (["--resume=missing"], "--resume: expected the folder of a run, but there is no"),
         (["--resume=missing", "--seed=1"], "--resume: a run goes on with its own settings"),
@@ -353,7 +354,7 @@ def test_mistakes_on_the_command_line_are_one_clear_line(
         ("ppo: {num_envs: [1]}", "ppo.num_envs: expected int"),
         ("seed: null", "seed: expected a value, got null"),
         ("ppo: {epochs: null}", "ppo.epochs: expected a value, got null"),
-        ("mmd: {kl: 1.0}", "mmd: has no effect on algorithm 'ppo'; choose --algorithm mmd"),
+        ("mmd: {kl: 1.0}", "mmd: has no effect on algorithm 'nash_pg'; choose --algorithm mmd"),
         ("network: {cards: null}", "network.cards: expected a value, got null"),
         ("device: null", "device: expected a value, got null"),
         ("# nothing", "expected keys and values, got an empty file"),
@@ -396,13 +397,14 @@ def test_files_and_options_are_merged(tmp_path: Path) -> None:
     file.write_text(
         "game: {num_players: 4, rules: {preset: dahua, max_stake: 3}}\nppo: {clip: 0.2}"
     )
-    config, resumed = parse(["--ppo.learning_rate", "1e-3", f"--config={file}", "--seed=5"])
+    ppo = "--algorithm=ppo"
+    config, resumed = parse([ppo, "--ppo.learning_rate", "1e-3", f"--config={file}", "--seed=5"])
     assert resumed is None
     assert config.game.make() == Game(4, {"preset": "dahua", "max_stake": 3})
     assert (config.ppo.clip, config.ppo.learning_rate, config.seed) == (0.2, 1e-3, 5)
     group = tmp_path / "g.yaml"
     group.write_text("clip: 0.15")
-    assert parse([f"--config={file}", f"--ppo={group}"])[0].ppo.clip == 0.15
+    assert parse([ppo, f"--config={file}", f"--ppo={group}"])[0].ppo.clip == 0.15
     group.write_text("clop: 0.15")
     with pytest.raises(ConfigError, match=r"g.yaml: unknown key 'ppo.clop'.*'ppo.clip'"):
         parse([f"--ppo={group}"])
@@ -416,7 +418,7 @@ def test_a_printed_configuration_can_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exit_:
-        train.main(["--print_config", "--ppo.clip=0.2"])
+        train.main(["--print_config", "--algorithm=ppo", "--ppo.clip=0.2"])
     assert exit_.value.code == 0
     file = tmp_path / "c.yaml"
     file.write_text(capsys.readouterr().out)
@@ -429,8 +431,6 @@ def test_the_default_file_is_valid_and_says_the_defaults() -> None:
     assert config == TrainConfig()
     game = config.game.make()
     assert game == Game(2, "nanning")
-    assert 0.05 <= config.ppo.final_entropy <= config.ppo.entropy <= 0.2
-    assert 0.1 <= config.ppo.clip <= 0.2
     assert yaml.safe_load(yaml.safe_dump(to_dict(config))) == to_dict(config)
 
 
@@ -513,9 +513,14 @@ def test_several_seats_stakes_and_drinks_work(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_short_default_run_wins_against_every_reference(tmp_path: Path) -> None:
     code = train.main(
-        ["--ppo.total_steps=3000000", f"--runs_dir={tmp_path}", "--evaluation.interval=0"]
+        [
+            "--nash_pg.total_steps=3000000",
+            f"--runs_dir={tmp_path}",
+            "--evaluation.interval=0",
+            "--evaluation.nashconv_points=1",
+        ]
     )
     assert code == 0
-    match = json.loads((tmp_path / "ppo-nanning-2p" / "match.json").read_text())
+    match = json.loads((tmp_path / "nash_pg-nanning-2p" / "match.json").read_text())
     for row in match["rows"]:
         assert row["both"]["low"] > 0.0, match["table"]
