@@ -182,6 +182,7 @@ class Run:
             "deals": learner.deals,
             "iteration": learner.iteration,
             "seed": self.config.seed,
+            "config": to_dict(self.config),
         }
         policies = learner.policies()
         first = next(iter(policies))

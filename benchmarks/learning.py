@@ -3,11 +3,14 @@
     python benchmarks/learning.py            # trains what is missing, then writes the page
     python benchmarks/learning.py --only half-hour-nash_pg  # those whose names begin so
     python benchmarks/learning.py --page     # only writes docs/benchmark.md and its pictures
+    python benchmarks/learning.py --ship     # puts trained policies into the package
 
 Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
 seed), each a call of ``train.py`` with one thread, two at a time. A run that was interrupted
-is resumed. What came out, every point of every run, is kept in ``docs/benchmark/runs.jsonl``,
-a line a run, from which the page is made; nothing is chosen among checkpoints.
+is resumed. Of each algorithm, preset and number of seats the policy of the first seed ships
+with the package, whatever came out. Every point of every run is kept in
+``docs/benchmark/runs.jsonl``, a line a run, from which the page is made; nothing is chosen
+among checkpoints.
 
 Needs ``pip install -e ".[train,bench]"``.
 """
@@ -50,6 +53,8 @@ NAMES = {
 }
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
+TRAINED = ROOT / "shuiyu_env" / "policies" / "trained"
+DEALS = 4000  # of each match at larger tables
 RESAMPLES = 10_000
 
 
@@ -72,6 +77,11 @@ class Planned:
     def key(self) -> tuple[str, str, str, int]:
         """What tells it from others."""
         return self.group, self.algorithm, self.preset, self.seed
+
+    @property
+    def seats(self) -> int:
+        """How many play."""
+        return int(dict(self.settings).get("game.num_players", 2))
 
     @property
     def command(self) -> list[str]:
@@ -160,12 +170,15 @@ def train(run: Planned) -> str:
             "preset": run.preset,
             "seed": run.seed,
             "command": " ".join(["python", *run.command]),
+            "seats": run.seats,
             "hidden": config["network"]["hidden"],
+            "env_steps": rows[-1]["env_steps"],
+            "train_seconds": round(rows[-1]["train_seconds"], 1),
             "points": points,
             "machine": describe_machine("torch", "numba"),
         }
     )
-    return f"{run.name}: {points[-1]}"
+    return f"{run.name}: {points[-1] if points else 'finished'}"
 
 
 def train_missing(jobs: int, only: str) -> None:
@@ -177,6 +190,51 @@ def train_missing(jobs: int, only: str) -> None:
     with ThreadPoolExecutor(jobs) as pool:
         for number, text in enumerate(pool.map(train, missing), 1):
             print(f"{number}/{len(missing)} {text}", flush=True)
+
+
+def ship() -> None:
+    """Copy the policy of the first run of each algorithm, preset and number of seats."""
+    shipped: set[str] = set()
+    known = kept()
+    for run in planned():
+        name = f"{run.algorithm}-{run.preset}-{run.seats}"
+        policy = RUNS / run.name / "policy.safetensors"
+        # Longer runs than the others' would not be comparable.
+        if run.group == "half-hour" or name in shipped or run.key not in known:
+            continue
+        shipped.add(name)
+        if policy.exists():
+            write_atomically(TRAINED / f"{name}.safetensors", policy.read_bytes())
+            print(f"{name}: {policy.stat().st_size / 1024:.0f} KiB", flush=True)
+
+
+def write_tables() -> None:
+    """Write how the shipped policies do at larger tables: against the references and each other."""
+    from shuiyu_env import Game
+    from shuiyu_env.evaluation import match_against
+    from shuiyu_env.policies import available
+
+    parts = []
+    for preset in ("nanning", "dahua", "dahua_house"):
+        names = [name for name in available() if name.endswith(f"-{preset}-4")]
+        panel = [*REFERENCES[:4], *names]
+        lines = []
+        for name in names:
+            rows = match_against(name, panel, Game(4, preset), DEALS, seed=77)
+            for row in rows:
+                if row.opponent != name:
+                    result = row.result
+                    cells = [str(result.dealer), str(result.punter), str(result.both)]
+                    lines.append([f"`{name}`", f"three `{row.opponent}`", *cells])
+        if lines:
+            head = ["Policy", "against", "as dealer", "as punter", "both roles"]
+            parts.append(markdown(head, lines))
+    if parts:
+        text = (
+            f"Units per deal over {DEALS} deals, each played in all four rotations of the seats;"
+            " 95 % intervals. The policy sits once, its opponent three times.\n\n"
+        )
+        write_section("four-seats", text + "\n\n".join(parts), PAGE)
 
 
 def at(points: Sequence[dict[str, Any]], axis: str, where: float, kind: str) -> float:
@@ -311,7 +369,7 @@ def write_page() -> None:
     """Write the generated sections of the page."""
     everything = list(kept().values())
     for group in yaml.safe_load(LIST.read_text(encoding="utf-8")):
-        rows = [row for row in everything if row["group"] == group]
+        rows = [row for row in everything if row["group"] == group and row["points"]]
         if not rows:
             continue
         presets = sorted({row["preset"] for row in rows}, reverse=True)
@@ -335,8 +393,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     parser.add_argument("--page", action="store_true", help="train nothing, only write the page")
+    parser.add_argument("--ship", action="store_true", help="train nothing, only ship policies")
     parser.add_argument("--only", default="", help="train only runs whose names begin so")
     options = parser.parse_args()
+    if options.ship:
+        ship()
+        write_tables()
+        return
     if not options.page:
         train_missing(options.jobs, options.only)
     write_page()
