@@ -54,13 +54,14 @@ NAMES = {
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
 TRAINED = ROOT / "shuiyu_env" / "policies" / "trained"
+SHIPPED = ("four-minutes", "house", "four-seats")
 DEALS = 4000  # of each match at larger tables
 RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run of the list."""
+    """A run of the list. The algorithm may have a variant: ``nash_pg-no bins``."""
 
     group: str
     algorithm: str
@@ -71,7 +72,7 @@ class Planned:
     @property
     def name(self) -> str:
         """Its folder's name."""
-        return f"{self.group}-{self.algorithm}-{self.preset}-{self.seed}"
+        return f"{self.group}-{self.algorithm}-{self.preset}-{self.seed}".replace(" ", "_")
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -97,7 +98,7 @@ class Planned:
         return [
             "train.py",
             "--config",
-            f"configs/{self.algorithm}.yaml",
+            f"configs/{self.algorithm.partition('-')[0]}.yaml",
             *(f"--{name}={value}" for name, value in settings.items()),
         ]
 
@@ -199,8 +200,7 @@ def ship() -> None:
     for run in planned():
         name = f"{run.algorithm}-{run.preset}-{run.seats}"
         policy = RUNS / run.name / "policy.safetensors"
-        # Longer runs than the others' would not be comparable.
-        if run.group == "half-hour" or name in shipped or run.key not in known:
+        if run.group not in SHIPPED or name in shipped or run.key not in known:
             continue
         shipped.add(name)
         if policy.exists():
@@ -264,20 +264,19 @@ def cell(values: Sequence[float]) -> str:
 
 def table(rows: list[dict[str, Any]], preset: str) -> str:
     """Return the table of a group's runs on a preset."""
-    algorithms = [name for name in NAMES if any(row["algorithm"] == name for row in rows)]
     ends = {
         axis: min(row["points"][-1][axis] for row in rows)
         for axis in ("env_steps", "train_seconds")
     }
     lines = []
-    for algorithm in algorithms:
+    for algorithm in ordered(rows):
         runs = [row for row in rows if row["algorithm"] == algorithm]
         kinds = [kind for kind in ("last", "average") if kind in runs[0]["points"][-1]]
         for kind in kinds:
             ended = [run["points"][-1] for run in runs]
             lines.append(
                 [
-                    f"{NAMES[algorithm]}, {'last iterate' if kind == 'last' else 'average'}",
+                    f"{title(algorithm)}, {'last iterate' if kind == 'last' else 'average'}",
                     str(len(runs)),
                     "-".join(map(str, runs[0]["hidden"])) if algorithm != "mccfr" else "table",
                     *(
@@ -306,6 +305,19 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
     return markdown(head, lines)
 
 
+def title(algorithm: str) -> str:
+    """Return an algorithm's name, with its variant, as the page has it."""
+    name, _, variant = algorithm.partition("-")
+    return f"{NAMES[name]}, {variant}" if variant else NAMES[name]
+
+
+def ordered(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the algorithms of some runs, in the order of the list."""
+    present = {row["algorithm"] for row in rows}
+    listed = dict.fromkeys(run.algorithm for run in planned())
+    return [algorithm for algorithm in listed if algorithm in present]
+
+
 def reference(name: str, preset: str) -> float:
     """Return the NashConv of a policy that needs no learning, kept beside the runs."""
     path = KEPT.with_name("references.json")
@@ -331,7 +343,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     axis_names = {"env_steps": "decisions", "train_seconds": "seconds of training"}
     for line, preset in zip(axes, presets, strict=True):
         for panel, (axis, label) in zip(line, axis_names.items(), strict=True):
-            for colour, algorithm in zip(COLOURS, NAMES, strict=True):
+            for colour, algorithm in zip(COLOURS, ordered(rows), strict=False):
                 runs = [r for r in rows if r["algorithm"] == algorithm and r["preset"] == preset]
                 if not runs:
                     continue
@@ -348,7 +360,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                         color=colour,
                         marker="o",
                         markersize=3,
-                        label=f"{NAMES[algorithm]}, {kind}",
+                        label=f"{title(algorithm)}, {kind}",
                     )
                     panel.fill_between(x, found[:, 1], found[:, 2], color=colour, alpha=0.15, lw=0)
             panel.set(xscale="log", yscale="log", xlabel=label)
@@ -383,7 +395,7 @@ def write_page() -> None:
             f"Seeds {', '.join(map(str, seeds))}. Measured on "
             + "; and ".join(machines)
             + ". Trained by, for example:\n\n```bash\n"
-            + "\n".join(commands[name] for name in NAMES if name in commands)
+            + "\n".join(commands[name] for name in ordered(rows))
             + "\n```"
         )
         write_section(group, "\n\n".join(parts), PAGE)

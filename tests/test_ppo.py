@@ -246,6 +246,18 @@ def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -
         PPOConfig(**change)
 
 
+def test_bfloat16_learns_nearly_the_same_in_single_precision_weights() -> None:
+    whole, half = learner(), learner(bf16=True)
+    start = dict(whole.network.named_parameters())["body.0.weight"].detach().clone()
+    whole.iterate()
+    half.iterate()
+    moved = [dict(p.network.named_parameters())["body.0.weight"] - start for p in (whole, half)]
+    assert all(p.dtype == torch.float32 for p in half.network.parameters())
+    assert not torch.equal(moved[0], moved[1])
+    similarity = torch.cosine_similarity(moved[0].flatten(), moved[1].flatten(), dim=0)
+    assert similarity.item() > 0.9
+
+
 def test_every_hyperparameter_is_documented() -> None:
     described = PPOConfig.__doc__ or ""
     for field in fields(PPOConfig):
