@@ -97,7 +97,7 @@ class EvaluationConfig:
     interval: int = 100
     deals: int = 1000
     final_deals: int = 10_000
-    nashconv_points: int = 5
+    nashconv_points: int = 4
 
     def __post_init__(self) -> None:
         if self.nashconv_points < 0:

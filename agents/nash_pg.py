@@ -44,10 +44,10 @@ class NashPGConfig(PPOConfig):
             0 for a magnet that follows it all the time.
     """
 
-    entropy: float = 0.03
-    final_entropy: float = 0.005
-    magnet: float = 0.1
-    final_magnet: float = 0.1
+    entropy: float = 0.05
+    final_entropy: float = 0.02
+    magnet: float = 0.2
+    final_magnet: float = 0.2
     follow: float = 0.98
     refresh: int = 0
 

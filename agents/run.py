@@ -182,7 +182,7 @@ class Run:
             "deals": learner.deals,
             "iteration": learner.iteration,
             "seed": self.config.seed,
-            "config": to_dict(self.config),
+            "settings": self._decisive(),
         }
         policies = learner.policies()
         first = next(iter(policies))
@@ -201,6 +201,12 @@ class Run:
         if self._events is not None:
             self._events.flush()
         draw_curve(self.path / "curve.png", self.metrics, self.path.name)
+
+    def _decisive(self) -> dict[str, Any]:
+        """Return the settings that decide what is learned: what makes the policy again."""
+        settings = to_dict(self.config)
+        names = ("algorithm", "game", "network", self.config.algorithm)
+        return {name: settings[name] for name in names}
 
     def save_match(self, result: Mapping[str, Any]) -> Path:
         """Write the match at the end and return where."""
