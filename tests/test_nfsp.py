@@ -261,14 +261,14 @@ def test_the_target_network_follows_now_and_then() -> None:
 
 
 def test_action_values_become_mean_rewards() -> None:
-    nfsp = learner(q_learning_rate=1e-2, q_batch_size=256)
+    nfsp = learner(q_learning_rate=1e-3, q_batch_size=1024)
     batch = transitions(nfsp, 400)
     batch.features[:] = batch.features[0]
     # Action 0 pays 8 every fourth time, so 2; action 1 pays -1.
     batch.reward += torch.where(batch.action == 0, 8.0 * (torch.arange(400) % 8 == 0), -1.0)
     nfsp.replay = ReplayBuffer(400, nfsp.average.num_features, 23)
     nfsp.replay.add(batch)
-    for _ in range(300):
+    for _ in range(600):
         nfsp._q_step("")
     with torch.no_grad():
         values = nfsp.best_response.heads(batch.features)[0].mean(0)
