@@ -8,6 +8,7 @@ lists all. A run that was interrupted goes on with ``python train.py --resume ru
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from agents.algorithms import make_learner
+from agents.algorithms import learner_class, make_learner
 from agents.config import parse
 from agents.learner import DivergenceError, Learner
 from agents.measuring import REFERENCES, can_compute, is_due, match_metrics, nashconv_metrics
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(
                 f"{config.algorithm}: its environments and the experience of an iteration are too"
                 f" much for this machine's memory ({str(error).splitlines()[0]}); make"
-                f" {config.algorithm}.num_envs or {config.algorithm}.window smaller"
+                f" {settings_of(config.algorithm, learner_class(config.algorithm).sizes)} smaller"
             ) from None
         # One process makes the folder; it is nobody else's to write in.
         run, failed = None, None
@@ -56,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 run = Run.create(config) if resumed is None else Run.open(resumed, config, learner)
             except ShuiyuError as error:
                 failed = error
+            except OSError as error:
+                failed = ConfigError(f"{resumed or config.runs_dir}: {error.strerror or error}")
         if workers.any(failed is not None):
             raise failed or ConfigError("another process could not begin")
         if run is None:
@@ -63,11 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             workers.share(str(run.path))
         if resumed is None:
-            run.save(learner)
+            try:
+                run.save(learner)
+            except OSError as error:
+                # Nothing has been learned: the name is free again.
+                shutil.rmtree(run.path, ignore_errors=True)
+                raise ConfigError(
+                    f"{run.path}: cannot be written: {error.strerror or error}"
+                ) from None
     except ShuiyuError as error:
         workers.leave()
         print(f"train.py: error: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        workers.leave()
+        return INTERRUPTED
     first = workers.is_first
     if first:
         print(f"{run.path}: {learner.game!r}", flush=True)
@@ -84,11 +97,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             final_match(run, learner)
     except (DivergenceError, PolicyError) as error:
         # The policy meant is the one just learned: its answers are no longer finite.
+        rates = settings_of(config.algorithm, learner.rates)
         print(
-            f"train.py: stopped: {error}\nthe last good policy is {run.policy_path}; try a lower"
-            f" {config.algorithm}.learning_rate",
+            f"train.py: stopped: {error}\nthe last good policy is {run.policy_path}"
+            + (f"; try a lower {rates}" if rates else ""),
             file=sys.stderr,
         )
+        return 1
+    except (MemoryError, ShuiyuError) as error:
+        print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        if workers.size == 1 and "alloc" not in reason:
+            raise
+        # Memory that torch did not get, or another process that is gone.
+        print(f"train.py: stopped: {reason}\n{how_to_resume}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
@@ -101,6 +125,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         workers.leave()
     print(f"policy: {run.policy_path}")
     return 0
+
+
+def settings_of(algorithm: str, names: Sequence[str]) -> str:
+    """Return some of an algorithm's settings as the command line has them."""
+    return " or ".join(f"{algorithm}.{name}" for name in names)
 
 
 def train(run: Run, learner: Learner) -> bool:
@@ -203,10 +232,13 @@ def print_shares(run: Run) -> None:
     seconds = sum(row.get("seconds", 0.0) for row in run.metrics)
     if not seconds:
         return
+    names = dict.fromkeys(key for row in run.metrics for key in row if key.startswith("share_"))
     shares = {
-        name: sum(row.get(f"share_{name}", 0.0) * row.get("seconds", 0.0) for row in run.metrics)
+        name.removeprefix("share_"): sum(
+            row.get(name, 0.0) * row.get("seconds", 0.0) for row in run.metrics
+        )
         / seconds
-        for name in ("environment", "network", "update")
+        for name in names
     }
     measured = sum(row.get("evaluation_seconds", 0.0) for row in run.metrics)
     steps = run.metrics[-1]["env_steps"]

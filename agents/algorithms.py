@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["AlgorithmName", "make_learner"]
+__all__ = ["AlgorithmName", "learner_class", "make_learner"]
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agents.workers import Workers
 
@@ -25,14 +25,18 @@ _CLASSES = {
 }
 
 
+def learner_class(name: AlgorithmName) -> Any:
+    """Return the class of an algorithm's learner."""
+    return getattr(import_module(f"agents.{name}"), _CLASSES[name])
+
+
 def make_learner(config: TrainConfig, workers: Workers | None = None) -> Learner:
     """Return a new learner as configured.
 
     Raises:
         ConfigError: the algorithm cannot learn this game.
     """
-    kind = getattr(import_module(f"agents.{config.algorithm}"), _CLASSES[config.algorithm])
-    learner: Learner = kind(
+    learner: Learner = learner_class(config.algorithm)(
         config.game.make(), config.learner, config.network, config.seed, config.device, workers
     )
     return learner

@@ -104,7 +104,7 @@ class DeepCFRConfig:
         check_at_least(1, self.section, self, (*whole, "average_steps", "average_batch_size"))
         rates = ("learning_rate", "average_learning_rate", "max_grad_norm")
         check_positive(self.section, self, rates)
-        check_from(0.0, math.inf, self.section, self, ("weighting",))
+        check_from(0.0, 10.0, self.section, self, ("weighting",))
         check_from(1.0, math.inf, self.section, self, ("max_width",))
         if type(self.from_scratch) is not bool:
             raise ConfigError(
@@ -140,6 +140,8 @@ class DeepCFR(Learner):
     """
 
     name: ClassVar[str] = "deep_cfr"
+    rates: ClassVar[tuple[str, ...]] = ("learning_rate", "average_learning_rate")
+    sizes: ClassVar[tuple[str, ...]] = ("deals", "capacity", "batch_size")
 
     def __init__(
         self,
@@ -270,6 +272,9 @@ class DeepCFR(Learner):
         loss_of: Callable[[Tensor, dict[str, Tensor]], Tensor],
     ) -> tuple[float, float]:
         """Take gradient steps on a reservoir; return the mean loss and gradient norm."""
+        if not self.workers.fewest(len(reservoir)):
+            # So few deals that nobody had a choice.
+            return 0.0, 0.0
         newest = float(self.iteration + 1) ** self.config.weighting
         total = norms = 0.0
         for k in range(steps):

@@ -62,6 +62,9 @@ class Learner(ABC):
 
     #: The algorithm's name: its configuration's section and file.
     name: ClassVar[str]
+    #: Its settings to lower when learning goes wrong, and when memory does not suffice.
+    rates: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    sizes: ClassVar[tuple[str, ...]] = ("num_envs", "window")
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class MCCFRConfig:
 
     def __post_init__(self) -> None:
         check_at_least(1, self.section, self, ("iterations", "deals"))
-        check_from(0.0, math.inf, self.section, self, ("weighting",))
+        check_from(0.0, 10.0, self.section, self, ("weighting",))
         check_from(1.0, math.inf, self.section, self, ("max_width",))
         if type(self.regret_matching_plus) is not bool:
             raise ConfigError(
@@ -88,6 +88,8 @@ class MCCFR(Learner):
     """
 
     name: ClassVar[str] = "mccfr"
+    rates: ClassVar[tuple[str, ...]] = ()
+    sizes: ClassVar[tuple[str, ...]] = ("deals",)
 
     def __init__(
         self,

@@ -26,7 +26,9 @@ def is_due(points: int, iteration: int, iterations: int) -> bool:
         iteration: iterations done, from 1.
         iterations: iterations in all.
     """
-    return iteration in {-(-iterations // 2**k) for k in range(points)}
+    # Beyond so many halves it is the first iteration again.
+    halves = min(points, iterations.bit_length() + 1)
+    return iteration in {-(-iterations // 2**k) for k in range(halves)}
 
 
 def nashconv_metrics(learner: Learner, threads: int | None = None) -> dict[str, dict[str, float]]:

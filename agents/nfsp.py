@@ -131,7 +131,8 @@ class NFSPConfig:
         # Without decisions of the best response there is nothing to imitate.
         check_positive(self.section, self, ("anticipatory", *rates))
         final_rates = ("final_q_learning_rate", "final_average_learning_rate")
-        check_from(0.0, math.inf, self.section, self, (*final_rates, "weighting"))
+        check_from(0.0, math.inf, self.section, self, final_rates)
+        check_from(0.0, 10.0, self.section, self, ("weighting",))
         check_from(0.0, 1.0, self.section, self, ("anticipatory", "epsilon", "final_epsilon"))
         fewest = min(self.replay_capacity, self.reservoir_capacity)
         if self.learning_starts > fewest:
@@ -384,6 +385,8 @@ class NFSP(Learner):
     """
 
     name: ClassVar[str] = "nfsp"
+    rates: ClassVar[tuple[str, ...]] = ("q_learning_rate", "average_learning_rate")
+    sizes: ClassVar[tuple[str, ...]] = ("num_envs", "replay_capacity")
 
     def __init__(
         self,

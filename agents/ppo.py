@@ -76,7 +76,7 @@ class PPOConfig:
         target_kl: if given, an iteration stops after the epoch in which the
             policy has moved this far (approximate Kullback-Leibler divergence, nats).
         bf16: whether an update's passes are done in bfloat16, as far as that is safe (autocast);
-            saves time with large networks on a GPU.
+            saves time with large networks on a GPU. Actions are drawn in single precision.
         averaging: of the average of the weights that is kept beside the newest
             ones, the part that an iteration leaves as it is; 0 for none.
 

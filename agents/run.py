@@ -21,10 +21,11 @@ import io
 import json
 import os
 import pickle
+import sys
 from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -38,8 +39,11 @@ from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
 from shuiyu_env.files import write_atomically
 from shuiyu_env.policies.checkpoint import save_policy
 
+if sys.platform != "win32":
+    import fcntl
+
 #: Raised whenever an older state can no longer be resumed.
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 class Run:
@@ -53,6 +57,22 @@ class Run:
         self.metrics_path = path / "metrics.jsonl"
         self.metrics: list[dict[str, Any]] = []
         self._events: SummaryWriter | None = None
+        self._locked: IO[bytes] | None = None
+
+    def _lock(self) -> None:
+        """Keep other processes from training this run until :meth:`close`, or this one's end."""
+        if sys.platform == "win32":
+            return
+        try:
+            self._locked = (self.path / "config.yaml").open("rb")
+        except OSError as error:
+            raise CheckpointError(f"{self.path}: cannot be read: {error.strerror}") from None
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(
+                f"{self.path}: another process is training this run; wait for it, or stop it"
+            ) from None
 
     @classmethod
     def create(cls, config: TrainConfig) -> Run:
@@ -88,7 +108,9 @@ class Run:
                 ) from None
         text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
         write_atomically(path / "config.yaml", text.encode())
-        return cls(path, config)
+        run = cls(path, config)
+        run._lock()
+        return run
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], config: TrainConfig, learner: Learner) -> Run:
@@ -102,7 +124,17 @@ class Run:
                 version, of another number of processes, or does not fit the configuration.
         """
         run = cls(Path(path), config)
-        workers = _load_state(run.state_path).get("workers")
+        if learner.workers.is_first:
+            run._lock()
+        state = _load_state(run.state_path)
+        workers, made_by = state.get("workers"), json.loads(json.dumps(run._decisive()))
+        for name, value in made_by.items():
+            if state.get("settings", {}).get(name) != value:
+                raise CheckpointError(
+                    f"{run.state_path}: does not fit {run.path / 'config.yaml'}: {name} was"
+                    f" {state.get('settings', {}).get(name)!r}, now it is {value!r}; a run goes on"
+                    " with the settings it was begun with"
+                )
         if not isinstance(workers, list):
             raise CheckpointError(
                 f"{run.state_path}: expected a training state, that of each process, got none"
@@ -133,6 +165,11 @@ class Run:
                 raise CheckpointError(
                     f"{run.state_path}: {name}: expected a number of 0 or more, got {value!r}"
                 )
+        if learner.iteration > learner.iterations:
+            raise CheckpointError(
+                f"{run.state_path}: iteration: expected {learner.iterations} at most, got"
+                f" {learner.iteration}"
+            )
         kept: list[str] = []
         try:
             if learner.iteration:
@@ -145,6 +182,13 @@ class Run:
             raise CheckpointError(
                 f"{run.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
             )
+        for row in run.metrics:
+            for name in ("env_steps", "train_seconds", "seconds"):
+                if not isinstance(row.get(name), (int, float)):
+                    raise CheckpointError(
+                        f"{run.metrics_path}: iteration {row['iteration']}: {name}: expected a"
+                        f" number, got {row.get(name)!r}"
+                    )
         if learner.workers.is_first:
             write_atomically(run.metrics_path, "".join(f"{line}\n" for line in kept).encode())
         return run
@@ -194,7 +238,7 @@ class Run:
             **header,
         )
         # The state first: a policy must never be newer than what resuming starts from.
-        _save_state(self.state_path, states)
+        _save_state(self.state_path, states, self._decisive())
         for kind, policy in policies.items():
             path = self.policy_path if kind == first else self.path / f"{kind}.safetensors"
             save_policy(path, policy, learner.game, kind=kind, **header)
@@ -205,7 +249,7 @@ class Run:
     def _decisive(self) -> dict[str, Any]:
         """Return the settings that decide what is learned: what makes the policy again."""
         settings = to_dict(self.config)
-        names = ("algorithm", "game", "network", self.config.algorithm)
+        names = ("algorithm", "game", "network", "seed", self.config.algorithm)
         return {name: settings[name] for name in names}
 
     def save_match(self, result: Mapping[str, Any]) -> Path:
@@ -217,11 +261,15 @@ class Run:
         """Close the files."""
         if self._events is not None:
             self._events.close()
+        if self._locked is not None:
+            self._locked.close()
 
 
-def _save_state(path: Path, workers: list[Any]) -> None:
+def _save_state(path: Path, workers: list[Any], settings: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
-    torch.save({"version": STATE_VERSION, "workers": workers}, buffer)
+    # The settings as they are read again: lists, no tuples.
+    plain = json.loads(json.dumps(settings))
+    torch.save({"version": STATE_VERSION, "settings": plain, "workers": workers}, buffer)
     write_atomically(path, buffer.getvalue())
 
 

@@ -16,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from shuiyu_env.core.errors import ConfigError
+
 
 class Workers:
     """The processes that learn together; by default, this one alone.
@@ -31,13 +33,25 @@ class Workers:
 
     @classmethod
     def join(cls, device: str = "cpu") -> Workers:
-        """Join the processes that ``torchrun`` started; without it, work alone."""
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        """Join the processes that ``torchrun`` started; without it, work alone.
+
+        Raises:
+            ConfigError: the environment names processes, but they cannot be joined.
+        """
+        if os.environ.get("WORLD_SIZE", "1") == "1":
             return cls()
-        if not dist.is_initialized():
-            dist.init_process_group("nccl" if device == "cuda" else "gloo")
-        if device == "cuda":
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        try:
+            if device == "cuda":
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            if not dist.is_initialized():
+                # Counters and flags are on the CPU, gradients where the network is.
+                dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
+        except (ValueError, RuntimeError) as error:
+            raise ConfigError(
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']!r}, but the other processes cannot be"
+                f" joined ({str(error).splitlines()[0]}); start with torchrun --nproc-per-node N"
+                " train.py, or unset it"
+            ) from None
         return cls(dist.get_rank(), dist.get_world_size())
 
     @staticmethod

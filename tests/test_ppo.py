@@ -128,6 +128,24 @@ def test_values_learn_the_returns() -> None:
     torch.testing.assert_close(value, batch.returns, atol=0.2, rtol=0.0)
 
 
+def test_the_average_is_that_of_all_weights_at_first_and_of_the_last_ones_later() -> None:
+    ppo = learner(averaging=0.75)
+    assert ppo.average is not None
+    seen = []
+    for _ in range(3):
+        ppo.iterate()
+        seen.append(ppo.network.policy_head.weight.detach().clone())
+    torch.testing.assert_close(ppo.average.policy_head.weight, torch.stack(seen).mean(0))
+    before = ppo.average.policy_head.weight.detach().clone()
+    for _ in range(2):
+        ppo.iterate()
+        before = 0.75 * before + 0.25 * ppo.network.policy_head.weight.detach()
+    torch.testing.assert_close(ppo.average.policy_head.weight, before)
+    # It is what the run is about.
+    assert list(ppo.policies()) == ["average", "last"]
+    assert list(learner(averaging=0.0).policies()) == ["last"]
+
+
 def test_target_kl_stops_an_iteration_early() -> None:
     steps = learner(epochs=5, learning_rate=0.1).iterate()["gradient_steps"]
     stopped = learner(epochs=5, learning_rate=0.1, target_kl=1e-4).iterate()["gradient_steps"]
@@ -142,6 +160,7 @@ def test_learning_rate_and_entropy_weight_run_from_start_to_end() -> None:
     assert ppo.iteration == len(rows) == ppo.iterations == 11
     assert ppo.env_steps == 11 * 16 * 12
     assert ppo.deals == sum(row["deals"] for row in rows) > 0
+    assert ppo.optimizer.param_groups[0]["lr"] == rows[-1]["learning_rate"]
     rates = [row["learning_rate"] for row in rows]
     np.testing.assert_allclose(rates, [0.01 * (1 - i / 11) for i in range(11)])
     np.testing.assert_allclose(

@@ -181,10 +181,10 @@ def test_after_a_crash_a_run_goes_on_from_its_last_checkpoint(
     _, whole = run_tiny(tmp_path, "whole")
 
     def crash() -> None:
-        raise MemoryError
+        raise ZeroDivisionError
 
     when(9, crash, monkeypatch)
-    with pytest.raises(MemoryError):
+    with pytest.raises(ZeroDivisionError):
         run_tiny(tmp_path, "crashed")
     path = tmp_path / "crashed"
     # Iterations 7 and 8 are in the metrics, but not in the checkpoint; the crash tore a line.
@@ -446,8 +446,8 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: (p / "state.pt").unlink(), "expected a training state, but there is no such"),
         (lambda p: (p / "state.pt").write_bytes(b"x" * 100), "or is damaged; it was not loaded"),
         (lambda p: _truncate(p / "state.pt"), "damaged or of another kind"),
-        (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 2, got 99"),
-        (lambda p: torch.save({"version": 2}, p / "state.pt"), "that of each process"),
+        (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 3, got 99"),
+        (lambda p: torch.save({"version": 3}, p / "state.pt"), "does not fit"),
         (lambda p: _edit(p, "- 8", "- 9"), "does not fit"),
         (lambda p: _edit(p, "num_envs: 16", "num_envs: 17"), "does not fit"),
         (lambda p: _edit(p, "ranks: 5", "ranks: 6"), "does not fit"),
@@ -455,6 +455,10 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: (p / "metrics.jsonl").write_text("{\n{\n"), "damaged"),
         (lambda p: (p / "metrics.jsonl").write_text("[]\n3\n"), "expected the iterations 1 to 2"),
         (lambda p: _edit_state(p, "iteration", -1), "iteration: expected a number of 0 or more"),
+        (lambda p: _edit_state(p, "iteration", 10**9), "iteration: expected 2 at most"),
+        (lambda p: _edit(p, "learning_rate: 0.004", "learning_rate: 0.005"), "ppo was {"),
+        (lambda p: _edit(p, "seed: 0", "seed: 1"), "seed was 0, now it is 1"),
+        (lambda p: _edit_metrics(p, "train_seconds", "x"), "train_seconds: expected a number"),
         (lambda p: _edit_state(p, "deals", "x"), "deals: expected a number of 0 or more"),
         (lambda p: _edit_state(p, "optimizer", None), "does not fit"),
         (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl"),
@@ -488,11 +492,44 @@ def _edit_state(path: Path, name: str, value: object) -> None:
     torch.save(state, path / "state.pt")
 
 
+def _edit_metrics(path: Path, name: str, value: object) -> None:
+    file = path / "metrics.jsonl"
+    rows = [json.loads(line) | {name: value} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def _edit(path: Path, old: str, new: str) -> None:
     file = path / "config.yaml"
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, path = run_tiny(tmp_path, "run", "--ppo.total_steps=200")
+    config = parse(["--resume", str(path)])[0]
+    open_run = Run.open(path, config, make_learner(config))
+    capsys.readouterr()
+    assert train.main(["--resume", str(path)]) == train.USAGE_ERROR
+    assert "another process is training this run" in capsys.readouterr().err
+    open_run.close()
+    assert train.main(["--resume", str(path)]) == 0
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Run, "save", full)
+    code, path = run_tiny(tmp_path, "full")
+    assert code == train.USAGE_ERROR
+    assert "full: cannot be written: No space left on device" in capsys.readouterr().err
+    # The name is free again.
+    assert not path.exists()
 
 
 def test_several_seats_stakes_and_drinks_work(tmp_path: Path) -> None:
