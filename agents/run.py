@@ -124,25 +124,34 @@ class Run:
                 version, of another number of processes, or does not fit the configuration.
         """
         run = cls(Path(path), config)
-        if learner.workers.is_first:
-            run._lock()
-        state = _load_state(run.state_path)
-        workers, made_by = state.get("workers"), json.loads(json.dumps(run._decisive()))
+        try:
+            if learner.workers.is_first:
+                run._lock()
+            run._restore(learner)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def _restore(self, learner: Learner) -> None:
+        """Put the learner, and the metrics, where the run stopped."""
+        state = _load_state(self.state_path)
+        workers, made_by = state.get("workers"), json.loads(json.dumps(self._decisive()))
         for name, value in made_by.items():
             if state.get("settings", {}).get(name) != value:
                 raise CheckpointError(
-                    f"{run.state_path}: does not fit {run.path / 'config.yaml'}: {name} was"
+                    f"{self.state_path}: does not fit {self.path / 'config.yaml'}: {name} was"
                     f" {state.get('settings', {}).get(name)!r}, now it is {value!r}; a run goes on"
                     " with the settings it was begun with"
                 )
         if not isinstance(workers, list):
             raise CheckpointError(
-                f"{run.state_path}: expected a training state, that of each process, got none"
+                f"{self.state_path}: expected a training state, that of each process, got none"
             )
         if len(workers) != learner.workers.size:
             raise CheckpointError(
-                f"{run.state_path}: expected {len(workers)} processes, which it was written by, got"
-                f" {learner.workers.size}; use torchrun --nproc-per-node {len(workers)}"
+                f"{self.state_path}: expected {len(workers)} processes, which it was written by,"
+                f" got {learner.workers.size}; use torchrun --nproc-per-node {len(workers)}"
             )
         try:
             learner.load_state_dict(workers[learner.workers.rank])
@@ -156,42 +165,41 @@ class Run:
             ValueError,
         ) as error:
             raise CheckpointError(
-                f"{run.state_path}: does not fit {run.path / 'config.yaml'}: "
+                f"{self.state_path}: does not fit {self.path / 'config.yaml'}: "
                 + " ".join(str(error).split())
             ) from None
         for name in ("iteration", "env_steps", "deals"):
             value = getattr(learner, name)
             if type(value) is not int or value < 0:
                 raise CheckpointError(
-                    f"{run.state_path}: {name}: expected a number of 0 or more, got {value!r}"
+                    f"{self.state_path}: {name}: expected a number of 0 or more, got {value!r}"
                 )
         if learner.iteration > learner.iterations:
             raise CheckpointError(
-                f"{run.state_path}: iteration: expected {learner.iterations} at most, got"
+                f"{self.state_path}: iteration: expected {learner.iterations} at most, got"
                 f" {learner.iteration}"
             )
         kept: list[str] = []
         try:
             if learner.iteration:
-                kept = run.metrics_path.read_text("utf-8").splitlines()[: learner.iteration]
-            run.metrics = [json.loads(line) for line in kept]
+                kept = self.metrics_path.read_text("utf-8").splitlines()[: learner.iteration]
+            self.metrics = [json.loads(line) for line in kept]
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{run.metrics_path}: missing or damaged ({error})") from None
-        numbers = [row.get("iteration") if isinstance(row, dict) else None for row in run.metrics]
+            raise CheckpointError(f"{self.metrics_path}: missing or damaged ({error})") from None
+        numbers = [row.get("iteration") if isinstance(row, dict) else None for row in self.metrics]
         if numbers != list(range(1, learner.iteration + 1)):
             raise CheckpointError(
-                f"{run.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
+                f"{self.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
             )
-        for row in run.metrics:
+        for row in self.metrics:
             for name in ("env_steps", "train_seconds", "seconds"):
                 if not isinstance(row.get(name), (int, float)):
                     raise CheckpointError(
-                        f"{run.metrics_path}: iteration {row['iteration']}: {name}: expected a"
+                        f"{self.metrics_path}: iteration {row['iteration']}: {name}: expected a"
                         f" number, got {row.get(name)!r}"
                     )
         if learner.workers.is_first:
-            write_atomically(run.metrics_path, "".join(f"{line}\n" for line in kept).encode())
-        return run
+            write_atomically(self.metrics_path, "".join(f"{line}\n" for line in kept).encode())
 
     def log(self, metrics: Mapping[str, Any]) -> None:
         """Write the metrics of one iteration; they hold ``iteration`` and ``env_steps``."""

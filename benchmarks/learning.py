@@ -190,9 +190,13 @@ def train_missing(jobs: int, only: str) -> None:
     wanted = [run for run in planned() if run.name.startswith(only)]
     missing = [run for run in wanted if run.key not in known]
     print(f"{len(missing)} of {len(wanted)} runs are missing", flush=True)
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         for number, text in enumerate(pool.map(train, missing), 1):
             print(f"{number}/{len(missing)} {text}", flush=True)
+    finally:
+        # After Ctrl-C only the runs that were begun end, at once, by the same Ctrl-C.
+        pool.shutdown(cancel_futures=True)
 
 
 def ship() -> None:
