@@ -32,6 +32,7 @@ from agents.learner import (
     LearnedPolicy,
     Learner,
     annealed,
+    check_answers,
     check_at_least,
     check_from,
     check_positive,
@@ -288,6 +289,7 @@ class DeepCFR(Learner):
             norm = step(loss, network, optimizer, self.config.max_grad_norm, self.workers, where)
             total += loss.item()
             norms += norm
+        check_answers(network, batch["features"], f"iteration {self.iteration + 1}")
         return total / steps, norms / steps
 
     @staticmethod

@@ -7,6 +7,7 @@ __all__ = [
     "LearnedPolicy",
     "Learner",
     "annealed",
+    "check_answers",
     "check_at_least",
     "check_from",
     "check_positive",
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from agents.workers import Workers
 from shuiyu_env.core.errors import ConfigError, ShuiyuError
 from shuiyu_env.core.game import Game
-from shuiyu_env.policies.network import NetworkPolicy
+from shuiyu_env.policies.network import ActorCritic, NetworkPolicy
 from shuiyu_env.policies.tabular import TablePolicy
 
 #: Turns a run's seed into that of its sampled actions and its minibatches.
@@ -184,6 +185,22 @@ def step(
         )
     optimizer.step()
     return norm
+
+
+@torch.no_grad()
+def check_answers(network: ActorCritic, features: Tensor, where: str) -> None:
+    """Check that a network can still be computed with: finite weights may be too large.
+
+    Args:
+        network: the network.
+        features: ``float32[B, F]``, what it is asked about.
+        where: when, for the error.
+
+    Raises:
+        DivergenceError: an answer is not finite.
+    """
+    if not all(torch.isfinite(answer).all() for answer in network.heads(features)):
+        raise DivergenceError(f"{where}: the network's answers are no longer finite")
 
 
 def out_of_range(name: str, expected: str, got: object) -> ConfigError:

@@ -32,10 +32,10 @@ import torch
 from torch import Tensor
 
 from agents.learner import (
-    DivergenceError,
     LearnedPolicy,
     Learner,
     annealed,
+    check_answers,
     check_at_least,
     check_from,
     check_positive,
@@ -500,22 +500,12 @@ class NFSP(Learner):
         if self.workers.fewest(len(self.reservoir)) >= config.learning_starts:
             steps = range(config.average_steps)
             metrics |= _means([self._average_step(f"{where}, average policy") for _ in steps])
-        self._check_answers()
+        some = self.average.features(
+            torch.from_numpy(self.play.env.observation[:64]).to(self.device)
+        )
+        check_answers(self.best_response, some, f"{where}, best response")
+        check_answers(self.average, some, f"{where}, average policy")
         return metrics
-
-    @torch.no_grad()
-    def _check_answers(self) -> None:
-        """Raise a :class:`DivergenceError` if finite weights are too large to compute with."""
-        some = torch.from_numpy(self.play.env.observation[:64]).to(self.device)
-        for which, network in (
-            ("best response", self.best_response),
-            ("average policy", self.average),
-        ):
-            if not torch.isfinite(network(some)[0]).all():
-                raise DivergenceError(
-                    f"iteration {self.iteration + 1}, {which}: the network's answers are no"
-                    " longer finite"
-                )
 
     def _q_step(self, where: str) -> dict[str, float]:
         """Take a step towards the values of actions against how all play now."""

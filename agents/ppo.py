@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from agents.learner import (
-    DivergenceError,
     LearnedPolicy,
     Learner,
     annealed,
+    check_answers,
     check_at_least,
     check_from,
     check_positive,
@@ -257,11 +257,7 @@ class PPO(Learner):
                 self.workers.total(divergence) / self.workers.size > config.target_kl
             ):
                 break
-        # Weights that are finite may still be too large to compute with.
-        with torch.no_grad():
-            answers = self.network.heads(batch.features[: edges[1]])
-        if not all(torch.isfinite(answer).all() for answer in answers):
-            raise DivergenceError(f"{where}: the network's answers are no longer finite")
+        check_answers(self.network, batch.features[: edges[1]], where)
         metrics = {name: total / steps for name, total in sums.items()}
         spread = batch.returns.var(correction=0)
         left = (batch.returns - batch.value).var(correction=0)
