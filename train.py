@@ -265,4 +265,4 @@ def final_match(run: Run, learner: Learner) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    Workers.exit(main())

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from agents.critic import Critic
 from agents.learner import (
     LearnedPolicy,
     Learner,
@@ -68,6 +69,8 @@ class PPOConfig:
             normalised advantage. 0.05 to 0.2 is what such games want.
         final_entropy: at the end; linear in between.
         value: weight of the value loss (mean squared error, in units).
+        central_critic: whether the estimates that decisions are compared with come from a
+            network of their own that sees the cards of both sides: :class:`~agents.critic.Critic`.
         max_grad_norm: gradients are scaled down to this norm.
         gae_lambda: 1 credits a decision with what its deal paid; less leans on
             the network's estimates of a seat's later decisions.
@@ -96,6 +99,7 @@ class PPOConfig:
     entropy: float = 0.1
     final_entropy: float = 0.03
     value: float = 0.5
+    central_critic: bool = True
     max_grad_norm: float = 0.5
     gae_lambda: float = 1.0
     normalise_advantages: bool = True
@@ -119,8 +123,9 @@ class PPOConfig:
             )
         if self.target_kl is not None and not 0.0 < self.target_kl < math.inf:
             raise out_of_range(f"{self.section}.target_kl", "more than 0, or null", self.target_kl)
-        if type(self.bf16) is not bool:
-            raise out_of_range(f"{self.section}.bf16", "true or false", self.bf16)
+        for name in ("bf16", "central_critic", "normalise_advantages"):
+            if type(getattr(self, name)) is not bool:
+                raise out_of_range(f"{self.section}.{name}", "true or false", getattr(self, name))
         if not 0.0 <= self.averaging < 1.0:
             raise out_of_range(
                 f"{self.section}.averaging", "0 or more, and less than 1", self.averaging
@@ -133,6 +138,7 @@ class PPO(Learner):
     Attributes:
         network: the actor-critic being trained.
         average: the average of its weights over the last iterations, or ``None``.
+        critic: what values are estimated with, or ``None``: the network's own.
     """
 
     name: ClassVar[str] = "ppo"
@@ -150,11 +156,23 @@ class PPO(Learner):
         self.config = PPOConfig() if config is None else config
         self.network = ActorCritic(layout_of(game), network, self.weights()).to(self.device)
         self.average = copy.deepcopy(self.network) if self.config.averaging else None
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=self.config.learning_rate, eps=self.config.adam_eps
-        )
+        self.optimizer = self._adam(self.network)
+        self.critic: Critic | None = None
+        if self.config.central_critic:
+            features = self.network.num_features
+            self.critic = Critic(layout_of(game), features, generator=self.weights(1))
+            self.critic.to(self.device)
+            self.critic_optimizer = self._adam(self.critic)
         env = BatchEnv(game, self.config.num_envs, self.env_seed)
-        self.rollout = Rollout(env, self.config.window, self.network.num_features, self.device)
+        self.rollout = Rollout(
+            env, self.config.window, self.network.num_features, self.device, self.critic
+        )
+
+    def _adam(self, network: nn.Module) -> torch.optim.Adam:
+        config = self.config
+        return torch.optim.Adam(
+            network.parameters(), lr=config.learning_rate, eps=config.adam_eps
+        )
 
     @property
     def steps_per_iteration(self) -> int:
@@ -203,8 +221,10 @@ class PPO(Learner):
         """Take some epochs of gradient steps on a batch; return mean losses and the like."""
         config, where = self.config, f"iteration {self.iteration + 1}"
         schedule = self.schedule()
-        for group in self.optimizer.param_groups:
-            group["lr"] = schedule["learning_rate"]
+        optimizers = [self.optimizer] + ([self.critic_optimizer] if self.critic else [])
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = schedule["learning_rate"]
         # Once, so that minibatches are slices in every epoch.
         batch = batch.shuffled(self.generator)
         advantage = batch.advantage
@@ -224,6 +244,8 @@ class PPO(Learner):
                 rows = slice(edges[part], edges[part + 1])
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=config.bf16):
                     logits, value = self.network.heads(batch.features[rows])
+                    if self.critic is not None:
+                        value = self.critic(batch.features[rows], batch.hidden[rows])
                 logits, value = logits.float(), value.float()
                 policy = MaskedCategorical(logits, batch.action_mask[rows])
                 log_ratio = policy.log_prob(batch.action[rows]) - batch.log_prob[rows]
@@ -235,11 +257,14 @@ class PPO(Learner):
                 policy_loss = -gain.mean()
                 regularisation = self.regularisation(policy, rows, schedule)
                 value_loss = (value - batch.returns[rows]).square().mean()
-                loss = policy_loss + regularisation + config.value * value_loss
+                loss = policy_loss + regularisation
                 name = f"{where}, epoch {epoch + 1}, minibatch {part + 1} of {parts}"
-                norm = step(
-                    loss, self.network, self.optimizer, config.max_grad_norm, self.workers, name
-                )
+                limits = (config.max_grad_norm, self.workers, name)
+                if self.critic is None:
+                    loss = loss + config.value * value_loss
+                else:
+                    step(config.value * value_loss, self.critic, self.critic_optimizer, *limits)
+                norm = step(loss, self.network, self.optimizer, *limits)
                 with torch.no_grad():
                     kl = (ratio - 1.0 - log_ratio).mean().item()
                     divergence += kl / parts
@@ -304,7 +329,13 @@ class PPO(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on exactly, between two iterations."""
-        return super().state_dict() | {
+        critic = {}
+        if self.critic is not None:
+            critic = {
+                "critic": self.critic.state_dict(),
+                "critic_optimizer": self.critic_optimizer.state_dict(),
+            }
+        return super().state_dict() | critic | {
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -317,5 +348,8 @@ class PPO(Learner):
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+            self.critic_optimizer.load_state_dict(state["critic_optimizer"])
         self.rollout.load_state_dict(state["rollout"])
         super().load_state_dict(state)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from agents.critic import Critic
 from shuiyu_env.core.contest import ContestTree
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import Layout
@@ -41,6 +42,9 @@ class Environments(Protocol):
     def step(self, actions: npt.ArrayLike) -> None:
         """Take one action in every environment."""
 
+    def observe(self, seats: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return what some seat sees in every environment."""
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on exactly."""
 
@@ -54,16 +58,18 @@ class Batch:
 
     Attributes:
         features: ``float32[K, F]``, what the network reads of the observations.
+        hidden: ``float32[K, H]``, what the critic reads besides; no columns without one.
         action_mask: ``bool[K, A]``.
         action: ``int64[K]``.
         log_prob: ``float32[K]``, of the action under the network that took it.
-        value: ``float32[K]``, of that network.
+        value: ``float32[K]``, of the critic, or else of that network.
         advantage: ``float32[K]``, units.
         returns: ``float32[K]``, what the value should have been, units.
         deals: how many deals they make up.
     """
 
     features: Tensor
+    hidden: Tensor
     action_mask: Tensor
     action: Tensor
     log_prob: Tensor
@@ -143,6 +149,7 @@ class _Steps:
     """Experience by time and environment; ``[T, N]`` and more dimensions."""
 
     features: Tensor
+    hidden: Tensor
     action_mask: Tensor
     seat: Tensor
     action: Tensor
@@ -169,7 +176,8 @@ class Rollout:
         env: the environments.
         window: time steps of a window, T.
         num_features: F, what the network reads of an observation.
-        device: where the experience is kept and the network is.
+        device: where the experience is kept and the networks are.
+        critic: estimates values; if ``None``, the network that plays does.
 
     Attributes:
         environment_seconds, network_seconds: time spent so far in each.
@@ -181,9 +189,11 @@ class Rollout:
         window: int,
         num_features: int,
         device: torch.device | str = "cpu",
+        critic: Critic | None = None,
     ) -> None:
         self.env = env
         self.window = window
+        self.critic = critic
         self.device = torch.device(device)
         # The decisions of an unsettled deal all lie within the last so many steps.
         self.carried = longest_deal(env.game) - 1
@@ -194,6 +204,7 @@ class Rollout:
 
         self.steps = _Steps(
             features=empty(torch.float32, num_features),
+            hidden=empty(torch.float32, 0 if critic is None else critic.num_hidden),
             action_mask=empty(torch.bool, env.game.num_actions),
             seat=empty(torch.int64),
             action=empty(torch.int64),
@@ -234,6 +245,10 @@ class Rollout:
                 # Kept instead of observations: smaller, and not to be made again.
                 features = network.features(observation.to(self.device))
                 logits, steps.value[t] = network.heads(features)
+                if self.critic is not None:
+                    opposite = env.observe(self.critic.opposite(env.observation, env.seat))
+                    steps.hidden[t] = self.critic.hidden(observation, torch.from_numpy(opposite))
+                    steps.value[t] = self.critic(features, steps.hidden[t])
                 policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
                 steps.log_prob[t] = policy.log_prob(action)
@@ -261,6 +276,7 @@ class Rollout:
         value, advantage = steps.value[take], advantages[take]
         return Batch(
             features=steps.features[take],
+            hidden=steps.hidden[take],
             action_mask=steps.action_mask[take],
             action=steps.action[take],
             log_prob=steps.log_prob[take],

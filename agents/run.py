@@ -43,7 +43,7 @@ if sys.platform != "win32":
     import fcntl
 
 #: Raised whenever an older state can no longer be resumed.
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 class Run:

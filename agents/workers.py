@@ -10,7 +10,8 @@ from __future__ import annotations
 __all__ = ["Workers"]
 
 import os
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -59,6 +60,17 @@ class Workers:
         """Leave them, at the end."""
         if dist.is_initialized():
             dist.destroy_process_group()
+
+    @staticmethod
+    def exit(code: int) -> NoReturn:
+        """End this process."""
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            raise SystemExit(code)
+        # A thread of the communication library that still holds a tensor when the interpreter
+        # is taken down aborts the process, and with it the work of all the others.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
     @property
     def is_first(self) -> bool:

@@ -127,6 +127,33 @@ def assert_row_is(env: BatchEnv, i: int, state: State) -> None:
 
 
 @examples(30)
+@given(game=games(max_rounds=3), seed=st.integers(0, 2**64 - 1))
+def test_every_seat_sees_what_the_core_shows_it(game: Game, seed: int) -> None:
+    n = game.num_players
+    env, plain = BatchEnv(game, 2, seed), PlainBatch(game, 2, seed)
+    for _ in range(30):
+        before = snapshot(env)
+        for seat in range(n):
+            seats = (seat, (seat + 1) % n)
+            for row, viewer, state in zip(env.observe(seats), seats, plain.states, strict=True):
+                shown = layout_of(game).encode(state.view(viewer))
+                np.testing.assert_array_equal(row, shown, f"seat {viewer}")
+        np.testing.assert_array_equal(env.observe(env.seat), env.observation)
+        for name, array in snapshot(env).items():
+            np.testing.assert_array_equal(array, before[name])
+        actions = env.sample_actions()
+        plain.sample_actions()
+        env.step(actions)
+        plain.step(actions)
+
+
+@pytest.mark.parametrize("seats", [[0, 2], [0, -1], [0], 0, [0.0, 1.0], None])
+def test_seats_that_do_not_exist_see_nothing(seats: Any) -> None:
+    with pytest.raises(IllegalActionError, match="seats"):
+        BatchEnv(Game(2), 2, 0).observe(seats)
+
+
+@examples(30)
 @given(game=games(max_rounds=3), seed=st.integers(0, 2**64 - 1), num_envs=st.integers(1, 4))
 def test_every_row_is_the_state_of_its_own_stream(game: Game, seed: int, num_envs: int) -> None:
     env, plain = BatchEnv(game, num_envs, seed), PlainBatch(game, num_envs, seed)

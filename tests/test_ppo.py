@@ -66,12 +66,16 @@ def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
     mask = torch.zeros(size, ppo.game.num_actions, dtype=torch.bool)
     mask[:, :2] = True
     action = torch.arange(size) % 2
+    hidden = torch.zeros(size, 0 if ppo.critic is None else ppo.critic.num_hidden)
     with torch.no_grad():
         logits, value = ppo.network.heads(features)
+        if ppo.critic is not None:
+            value = ppo.critic(features, hidden)
         policy = MaskedCategorical(logits, mask)
     returns = value + torch.tensor(advantage)
     return Batch(
         features,
+        hidden,
         mask,
         action,
         policy.log_prob(action),
@@ -117,14 +121,23 @@ def test_entropy_makes_the_policy_uniform() -> None:
     assert np.isfinite(list(metrics.values())).all()
 
 
-def test_values_learn_the_returns() -> None:
+@pytest.mark.parametrize("central", [True, False])
+def test_values_learn_the_returns(central: bool) -> None:
     ppo = learner(
-        epochs=200, normalise_advantages=False, learning_rate=1e-2, entropy=0.0, **ONE_BATCH
+        epochs=200,
+        normalise_advantages=False,
+        learning_rate=1e-2,
+        entropy=0.0,
+        central_critic=central,
+        **ONE_BATCH,
     )
     batch = one_decision_batch(ppo, [2.0, 2.0])
     ppo.update(batch)
     with torch.no_grad():
         value = ppo.network.heads(batch.features)[1]
+        if ppo.critic is not None:
+            value = ppo.critic(batch.features, batch.hidden)
+    assert (ppo.critic is not None) == central
     torch.testing.assert_close(value, batch.returns, atol=0.2, rtol=0.0)
 
 

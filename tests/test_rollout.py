@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from games import random_rules, random_states
 from torch import Tensor
 
+from agents.critic import Critic
 from agents.rollout import Batch, Rollout, longest_deal, seat_advantages
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
@@ -48,7 +50,9 @@ def network_for(game: Game, seed: int = 0) -> ActorCritic:
 
 
 def rollout_for(game: Game, num_envs: int = 6, window: int = 5, seed: int = 3) -> Rollout:
-    return Rollout(BatchEnv(game, num_envs, seed), window, network_for(game).num_features)
+    features = network_for(game).num_features
+    critic = Critic(layout_of(game), features, (8,), torch.Generator().manual_seed(1))
+    return Rollout(BatchEnv(game, num_envs, seed), window, features, critic=critic)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -145,7 +149,7 @@ def test_field_case_21_returns_are_those_of_the_core_and_every_deal_comes_once(
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.7, 1.0])
 def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> None:
     network = network_for(game)
-    names = ("features", "action_mask", "action", "log_prob", "value", "advantage", "returns")
+    names = tuple(field.name for field in fields(Batch) if field.name != "deals")
     short, draws = rollout_for(game, window=3), generator()
     parts = [short.collect(network, draws, gae_lambda) for _ in range(20)]
     whole = rollout_for(game, window=60).collect(network, generator(), gae_lambda)
@@ -200,7 +204,7 @@ def test_a_restored_rollout_goes_on_exactly(game: Game) -> None:
     draws.set_state(position)
     for batch in expected:
         again = other.collect(network, draws, 0.9)
-        for name in ("features", "action", "log_prob", "value", "advantage", "returns"):
+        for name in ("features", "hidden", "action", "log_prob", "value", "advantage", "returns"):
             assert torch.equal(getattr(again, name), getattr(batch, name))
 
 

@@ -170,6 +170,29 @@ class BatchEnv:
             raise self._illegal(int(wrong), int(chosen[wrong]))
         self._run(kernel.step, self._tables, self._batch, self._key, chosen)
 
+    def observe(self, seats: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Return what some seat sees in every environment, ``float32[N, D]``, a new array.
+
+        The seats to act see ``observation``; this is for what others see at the same
+        time, such as a critic that knows more than a player may.
+
+        Args:
+            seats: integers ``[N]`` from 0 to num_players - 1.
+
+        Raises:
+            IllegalActionError: wrong shape or type, or no such seat.
+        """
+        chosen = _as_integers(seats, "seats", (self.num_envs,))
+        outside = np.flatnonzero((chosen < 0) | (chosen >= self.game.num_players))
+        if len(outside):
+            raise IllegalActionError(
+                f"seats[{outside[0]}]: expected a seat from 0 to {self.game.num_players - 1}, got"
+                f" {chosen[outside[0]]}"
+            )
+        out = np.empty_like(self.observation)
+        self._run(kernel.see, self._tables, self._batch, chosen, out)
+        return out
+
     def branch(self, rows: npt.ArrayLike, actions: npt.ArrayLike) -> BatchEnv:
         """Return what becomes of some environments after some actions, as a new batch.
 

@@ -29,6 +29,7 @@ __all__ = [
     "hands_of",
     "observe",
     "sample",
+    "see",
     "step",
 ]
 
@@ -565,23 +566,30 @@ def _settle(i, tables, batch):  # type: ignore[no-untyped-def]
 @inlined
 def _observe(i, tables, batch):  # type: ignore[no-untyped-def]
     """Write observation, mask and seat of one environment."""
-    head, seats = batch.head[i], batch.seats[i]
-    out, mask, at = batch.observation[i], batch.action_mask[i], tables.at
-    n = tables.num_players
-    me, dealer, phase, contest = head[SEAT], head[_DEALS], head[PHASE], head[_CONTEST]
-    own = seats[me]
-    dealing = me == dealer
+    head, seats, mask = batch.head[i], batch.seats[i], batch.action_mask[i]
+    me, phase = head[SEAT], head[PHASE]
     batch.seat[i] = me
 
     if phase in (_ARRANGE, _REARRANGE):
-        legal = tables.split_legal[own[_SPECIAL]]
+        legal = tables.split_legal[seats[me, _SPECIAL]]
     elif phase == _STAKE:
         legal = tables.stake_legal
     else:
-        legal = tables.node_legal[0 if phase == _DECLARE else seats[contest, _NODE]]
+        legal = tables.node_legal[0 if phase == _DECLARE else seats[head[_CONTEST], _NODE]]
     batch.legal[i] = legal
     for action in range(len(mask)):
         mask[action] = (legal >> np.uint32(action)) & np.uint32(1)
+    _see(i, me, batch.observation[i], tables, batch)
+
+
+@inlined
+def _see(i, me, out, tables, batch):  # type: ignore[no-untyped-def]
+    """Write what one seat sees of one environment."""
+    head, seats, at = batch.head[i], batch.seats[i], tables.at
+    n = tables.num_players
+    dealer, phase, contest = head[_DEALS], head[PHASE], head[_CONTEST]
+    own = seats[me]
+    dealing = me == dealer
 
     out[:] = 0.0
     out[phase] = 1.0
@@ -600,7 +608,7 @@ def _observe(i, tables, batch):  # type: ignore[no-untyped-def]
         block = at.seats + j * at.seat_size
         if seat == dealer:
             out[block + at.dealer] = 1.0
-        if j == 0:
+        if seat == head[SEAT]:
             out[block + at.to_act] = 1.0
         if seat == contest:
             out[block + at.contested] = 1.0
@@ -685,6 +693,13 @@ def observe(first, last, scratch, tables, batch):  # type: ignore[no-untyped-def
     """Write observation, mask and seat of environments ``first`` to ``last - 1`` anew."""
     for i in range(first, last):
         _observe(i, tables, batch)
+
+
+@compiled
+def see(first, last, scratch, tables, batch, seats, out):  # type: ignore[no-untyped-def]
+    """Write to ``out`` what ``seats[i]`` sees in environments ``first`` to ``last - 1``."""
+    for i in range(first, last):
+        _see(i, seats[i], out[i], tables, batch)
 
 
 @compiled

@@ -203,11 +203,11 @@ class ActorCritic(nn.Module):
         widths = [self.num_features, *self.config.hidden]
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise(widths):
-            layers += [_linear(inputs, outputs, math.sqrt(2), generator), nn.ReLU()]
+            layers += [linear(inputs, outputs, math.sqrt(2), generator), nn.ReLU()]
         self.body = nn.Sequential(*layers)
         # Nearly uniform to begin with.
-        self.policy_head = _linear(widths[-1], layout.num_actions, 0.01, generator)
-        self.value_head = _linear(widths[-1], 1, 1.0, generator)
+        self.policy_head = linear(widths[-1], layout.num_actions, 0.01, generator)
+        self.value_head = linear(widths[-1], 1, 1.0, generator)
 
     def _declare_features(self) -> None:
         """Find where in the observation everything lies that :meth:`features` reads."""
@@ -293,7 +293,7 @@ def _span(places: npt.NDArray[Any]) -> slice:
     return slice(int(places.min()), int(places.max()) + 1)
 
 
-def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Linear:
+def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator | None) -> nn.Linear:
     # Drawing the default weights as well would disturb torch's global generator.
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
