@@ -47,6 +47,9 @@ from shuiyu_env.policies.network import (
     NetworkPolicy,
 )
 
+#: Of logarithms of probability ratios; far outside any clip.
+_MOST = 20.0
+
 
 @dataclass(frozen=True)
 class PPOConfig:
@@ -74,6 +77,9 @@ class PPOConfig:
         max_grad_norm: gradients are scaled down to this norm.
         gae_lambda: 1 credits a decision with what its deal paid; less leans on
             the network's estimates of a seat's later decisions.
+        exploration: how often a punter opens whatever the network says, so that its answers
+            to hands that it would never open itself stay in practice; importance weights
+            make up for it. See :mod:`agents.rollout`.
         normalise_advantages: whether advantages are scaled to mean 0 and
             deviation 1 over the batch.
         target_kl: if given, an iteration stops after the epoch in which the
@@ -101,7 +107,8 @@ class PPOConfig:
     value: float = 0.5
     central_critic: bool = True
     max_grad_norm: float = 0.5
-    gae_lambda: float = 1.0
+    gae_lambda: float = 0.5
+    exploration: float = 0.1
     normalise_advantages: bool = True
     target_kl: float | None = None
     bf16: bool = False
@@ -117,6 +124,10 @@ class PPOConfig:
         weights = ("final_learning_rate", "entropy", "final_entropy", "value")
         check_from(0.0, math.inf, self.section, self, weights)
         check_from(0.0, 1.0, self.section, self, ("gae_lambda",))
+        if not 0.0 <= self.exploration < 1.0:
+            raise out_of_range(
+                f"{self.section}.exploration", "0 or more, and less than 1", self.exploration
+            )
         if self.clip is not None and not 0.0 < self.clip < 1.0:
             raise out_of_range(
                 f"{self.section}.clip", "a number between 0 and 1, or null", self.clip
@@ -170,9 +181,7 @@ class PPO(Learner):
 
     def _adam(self, network: nn.Module) -> torch.optim.Adam:
         config = self.config
-        return torch.optim.Adam(
-            network.parameters(), lr=config.learning_rate, eps=config.adam_eps
-        )
+        return torch.optim.Adam(network.parameters(), lr=config.learning_rate, eps=config.adam_eps)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -195,7 +204,7 @@ class PPO(Learner):
         began = time.perf_counter()
         environment, network = rollout.environment_seconds, rollout.network_seconds
         # All old log-probabilities are taken here, before any weight changes.
-        batch = rollout.collect(self.network, self.generator, config.gae_lambda)
+        batch = rollout.collect(self.network, self.generator, config.gae_lambda, config.exploration)
         collected = time.perf_counter()
         schedule = self.schedule()
         # Short windows may not settle any deal.
@@ -249,14 +258,16 @@ class PPO(Learner):
                 logits, value = logits.float(), value.float()
                 policy = MaskedCategorical(logits, batch.action_mask[rows])
                 log_ratio = policy.log_prob(batch.action[rows]) - batch.log_prob[rows]
-                ratio = log_ratio.exp()
+                # An action that only exploration took may have been as good as impossible.
+                ratio = log_ratio.clamp(-_MOST, _MOST).exp()
                 gain = ratio * advantage[rows]
                 if config.clip is not None:
                     clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
                     gain = torch.minimum(gain, clipped * advantage[rows])
-                policy_loss = -gain.mean()
+                weight = batch.weight[rows]
+                policy_loss = -(weight * gain).mean()
                 regularisation = self.regularisation(policy, rows, schedule)
-                value_loss = (value - batch.returns[rows]).square().mean()
+                value_loss = (weight * (value - batch.returns[rows]).square()).mean()
                 loss = policy_loss + regularisation
                 name = f"{where}, epoch {epoch + 1}, minibatch {part + 1} of {parts}"
                 limits = (config.max_grad_norm, self.workers, name)
@@ -266,7 +277,7 @@ class PPO(Learner):
                     step(config.value * value_loss, self.critic, self.critic_optimizer, *limits)
                 norm = step(loss, self.network, self.optimizer, *limits)
                 with torch.no_grad():
-                    kl = (ratio - 1.0 - log_ratio).mean().item()
+                    kl = (weight * (ratio - 1.0 - log_ratio)).mean().item()
                     divergence += kl / parts
                     sums["policy_loss"] += policy_loss.item()
                     sums["regularisation"] += regularisation.item()
@@ -276,7 +287,7 @@ class PPO(Learner):
                     sums["grad_norm"] += norm
                     if config.clip is not None:
                         outside = (ratio - 1.0).abs() > config.clip
-                        sums["clip_fraction"] += outside.float().mean().item()
+                        sums["clip_fraction"] += (weight * outside).mean().item()
                 steps += 1
             if config.target_kl is not None and (
                 self.workers.total(divergence) / self.workers.size > config.target_kl
@@ -335,12 +346,16 @@ class PPO(Learner):
                 "critic": self.critic.state_dict(),
                 "critic_optimizer": self.critic_optimizer.state_dict(),
             }
-        return super().state_dict() | critic | {
-            "network": self.network.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "rollout": self.rollout.state_dict(),
-        }
+        return (
+            super().state_dict()
+            | critic
+            | {
+                "network": self.network.state_dict(),
+                "average": None if self.average is None else self.average.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "rollout": self.rollout.state_dict(),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken."""

@@ -9,7 +9,7 @@ never with a later deal's, which no decision of this one can change.
 
 from __future__ import annotations
 
-__all__ = ["Batch", "Rollout", "longest_deal", "seat_advantages"]
+__all__ = ["Batch", "Rollout", "exploration_weights", "longest_deal", "seat_advantages"]
 
 import time
 from dataclasses import dataclass, fields
@@ -21,10 +21,13 @@ import torch
 from torch import Tensor
 
 from agents.critic import Critic
-from shuiyu_env.core.contest import ContestTree
+from shuiyu_env.core.actions import Action
+from shuiyu_env.core.contest import ContestTree, Phase
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import Layout
 from shuiyu_env.policies.network import ActorCritic, MaskedCategorical
+
+_OPEN = int(Action.OPEN)
 
 
 class Environments(Protocol):
@@ -64,6 +67,7 @@ class Batch:
         log_prob: ``float32[K]``, of the action under the network that took it.
         value: ``float32[K]``, of the critic, or else of that network.
         advantage: ``float32[K]``, units.
+        weight: ``float32[K]``, what the decision counts: 1 but for exploration.
         returns: ``float32[K]``, what the value should have been, units.
         deals: how many deals they make up.
     """
@@ -75,6 +79,7 @@ class Batch:
     log_prob: Tensor
     value: Tensor
     advantage: Tensor
+    weight: Tensor
     returns: Tensor
     deals: int
 
@@ -144,6 +149,45 @@ def seat_advantages(
     return advantages, complete
 
 
+def exploration_weights(
+    seat: Tensor, ratio: Tensor, opens: Tensor, settled: Tensor, num_players: int
+) -> Tensor:
+    """Return what each decision counts, ``[T, N]``.
+
+    A decision counts as much likelier as the policy was to make the deal's explored
+    decisions than whoever made them; those of a seat that has opened its hand before
+    no longer matter.
+
+    Args:
+        seat: ``int64[T, N]``, who decided.
+        ratio: ``[T, N]``, the probability of the action under the policy, divided by
+            that with which it was chosen.
+        opens: ``bool[T, N]``, whether the decision opened a hand.
+        settled: ``bool[T, N]``, whether it settled the deal.
+        num_players: seats at the table.
+    """
+    steps, size = ratio.shape
+    rows = torch.arange(size, device=ratio.device)
+    running, product = ratio.new_ones(2, size, num_players)
+    # By seat: the product of its ratios up to each step, and whether it has opened before.
+    so_far = ratio.new_empty(steps, size, num_players)
+    opened = torch.zeros(steps, size, num_players, dtype=torch.bool, device=ratio.device)
+    open_now = torch.zeros_like(opened[0])
+    for t in range(steps):
+        opened[t] = open_now
+        running[rows, seat[t]] *= ratio[t]
+        open_now[rows, seat[t]] |= opens[t]
+        so_far[t] = running
+        over = settled[t]
+        running = torch.where(over[:, None], 1.0, running)
+        open_now &= ~over[:, None]
+    weights = torch.empty_like(ratio)
+    for t in range(steps - 1, -1, -1):
+        product = torch.where(settled[t][:, None], so_far[t], product)
+        weights[t] = torch.where(opened[t], 1.0, product).prod(dim=1)
+    return weights
+
+
 @dataclass
 class _Steps:
     """Experience by time and environment; ``[T, N]`` and more dimensions."""
@@ -155,6 +199,8 @@ class _Steps:
     action: Tensor
     log_prob: Tensor
     value: Tensor
+    ratio: Tensor
+    opens: Tensor
     reward: Tensor
     settled: Tensor
     #: Not yet handed out in a batch (rows before the first step are empty).
@@ -210,10 +256,14 @@ class Rollout:
             action=empty(torch.int64),
             log_prob=empty(torch.float32),
             value=empty(torch.float32),
+            ratio=torch.ones(lead, device=self.device),
+            opens=empty(torch.bool),
             reward=empty(torch.float32, env.game.num_players),
             settled=empty(torch.bool),
             pending=empty(torch.bool),
         )
+        place = env.layout.views(np.arange(env.layout.size))
+        self._declaring = int(place["phase"][Phase.DECLARE])
         self.environment_seconds = 0.0
         self.network_seconds = 0.0
 
@@ -222,13 +272,21 @@ class Rollout:
         """How many decisions wait for their deals to be settled, between two windows."""
         return int(self.steps.pending[: self.carried].sum())
 
-    def collect(self, network: ActorCritic, generator: torch.Generator, gae_lambda: float) -> Batch:
+    def collect(
+        self,
+        network: ActorCritic,
+        generator: torch.Generator,
+        gae_lambda: float,
+        exploration: float = 0.0,
+    ) -> Batch:
         """Play one window and return the decisions of all deals settled in it.
 
         Args:
             network: plays all seats.
             generator: where actions are drawn from, on the rollout's device.
             gae_lambda: see :func:`seat_advantages`.
+            exploration: the probability with which a punter opens whatever the network
+                says; shared by all punters.
         """
         env, steps = self.env, self.steps
         # These share the environments' memory.
@@ -251,6 +309,14 @@ class Rollout:
                     steps.value[t] = self.critic(features, steps.hidden[t])
                 policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
+                steps.ratio[t] = 1.0
+                if exploration:
+                    share = exploration / (env.game.num_players - 1)
+                    declaring = observation[:, self._declaring].to(self.device) != 0
+                    action, steps.ratio[t] = self._explore(
+                        policy, action, declaring, generator, share
+                    )
+                steps.opens[t] = action == _OPEN
                 steps.log_prob[t] = policy.log_prob(action)
             steps.features[t] = features
             steps.action[t] = action
@@ -266,6 +332,22 @@ class Rollout:
         self._carry()
         return batch
 
+    def _explore(
+        self,
+        policy: MaskedCategorical,
+        action: Tensor,
+        declaring: Tensor,
+        generator: torch.Generator,
+        share: float,
+    ) -> tuple[Tensor, Tensor]:
+        """Replace some declarations; return all actions, and the ratios of their probabilities."""
+        may = declaring & ~policy.illegal[:, _OPEN]
+        draws = torch.rand(len(action), generator=generator, device=self.device)
+        action = action.masked_fill(may & (draws < share), _OPEN)
+        wanted = policy.log_prob(action).exp()
+        ratio = wanted / ((1.0 - share) * wanted + share * (action == _OPEN))
+        return action, torch.where(may, ratio, 1.0)
+
     def _take_settled(self, gae_lambda: float) -> Batch:
         steps = self.steps
         advantages, complete = seat_advantages(
@@ -273,6 +355,9 @@ class Rollout:
         )
         take = complete & steps.pending
         steps.pending &= ~complete
+        weights = exploration_weights(
+            steps.seat, steps.ratio, steps.opens, steps.settled, self.env.game.num_players
+        )
         value, advantage = steps.value[take], advantages[take]
         return Batch(
             features=steps.features[take],
@@ -282,6 +367,7 @@ class Rollout:
             log_prob=steps.log_prob[take],
             value=value,
             advantage=advantage,
+            weight=weights[take],
             returns=advantage + value,
             deals=int((steps.settled & take).sum()),
         )

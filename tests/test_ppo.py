@@ -81,6 +81,7 @@ def one_decision_batch(ppo: PPO, advantage: list[float]) -> Batch:
         policy.log_prob(action),
         value,
         torch.tensor(advantage),
+        torch.ones(size),
         returns,
         deals=1,
     )

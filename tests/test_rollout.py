@@ -15,8 +15,16 @@ from games import random_rules, random_states
 from torch import Tensor
 
 from agents.critic import Critic
-from agents.rollout import Batch, Rollout, longest_deal, seat_advantages
+from agents.rollout import (
+    Batch,
+    Rollout,
+    exploration_weights,
+    longest_deal,
+    seat_advantages,
+)
 from shuiyu_env.batch import BatchEnv
+from shuiyu_env.core.actions import Action
+from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies.network import (
@@ -151,8 +159,8 @@ def test_where_a_window_ends_does_not_matter(game: Game, gae_lambda: float) -> N
     network = network_for(game)
     names = tuple(field.name for field in fields(Batch) if field.name != "deals")
     short, draws = rollout_for(game, window=3), generator()
-    parts = [short.collect(network, draws, gae_lambda) for _ in range(20)]
-    whole = rollout_for(game, window=60).collect(network, generator(), gae_lambda)
+    parts = [short.collect(network, draws, gae_lambda, 0.5) for _ in range(20)]
+    whole = rollout_for(game, window=60).collect(network, generator(), gae_lambda, 0.5)
     assert rows_of(parts, *names) == rows_of([whole], *names)
     assert sum(part.deals for part in parts) == whole.deals > 0
 
@@ -206,6 +214,57 @@ def test_a_restored_rollout_goes_on_exactly(game: Game) -> None:
         again = other.collect(network, draws, 0.9)
         for name in ("features", "hidden", "action", "log_prob", "value", "advantage", "returns"):
             assert torch.equal(getattr(again, name), getattr(batch, name))
+
+
+def test_explored_decisions_count_as_the_policy_would_have_made_them() -> None:
+    # Three seats; 0 deals. 1 and 2 split (ratios 0.5, 0.25), 1 opens (0.1), 2 covers (2), 0 calls.
+    seat = torch.tensor([[1], [2], [0], [1], [2], [0], [1], [0]])
+    ratio = torch.tensor([0.5, 0.25, 1.0, 0.1, 2.0, 1.0, 1.0, 1.0])[:, None]
+    opens = torch.tensor([[False]] * 3 + [[True]] + [[False]] * 4)
+    settled = torch.tensor([[False]] * 7 + [[True]])
+    # Seat 1's are 0.05 together, up to and with its opening; seat 2's 0.5, for all of the deal.
+    expected = torch.tensor([0.025] * 4 + [0.5] * 4)[:, None]
+    torch.testing.assert_close(exploration_weights(seat, ratio, opens, settled, 3), expected)
+    # Deals do not mix.
+    twice = [torch.cat([x, x]) for x in (seat, ratio, opens, settled)]
+    torch.testing.assert_close(exploration_weights(*twice, 3), torch.cat([expected, expected]))
+
+
+@pytest.mark.parametrize("name", ["heads-up", "specials", "stakes"])
+def test_exploration_shows_more_and_favours_nothing(name: str) -> None:
+    game = GAMES[name]
+    network, n = network_for(game), game.num_players
+    # A policy that hardly ever opens.
+    with torch.no_grad():
+        network.policy_head.bias[int(Action.OPEN)] -= 6.0
+    found = []
+    for exploration in (0.0, 0.4):
+        # Long windows: those of many short deals would be handed out first.
+        rollout = rollout_for(game, num_envs=150, window=500)
+        found.append(rollout.collect(network, generator(), 1.0, exploration))
+    assert (found[0].weight == 1.0).all()
+    opened = [int((batch.action == int(Action.OPEN)).sum()) / batch.deals for batch in found]
+    assert opened[1] > opened[0] + 0.15
+    # What the decisions before the calls are worth: the same, by weight. (With more punters, one
+    # who declares after an opened hand knows of it, and may well see that more often.)
+    columns = field_columns(layout_of(game), network.input_fields)
+    role = columns.index(field_columns(layout_of(game), ("role",))[0])
+    phases = [columns.index(field_columns(layout_of(game), ("phase",))[p]) for p in Phase][:-1]
+    for side in (0, 1):
+        for phase in (Phase.ARRANGE, Phase.DECLARE)[: 1 + (side == 1 and n == 2)]:
+            means, errors = [], []
+            for batch in found:
+                rows = (batch.features[:, role + side] != 0) & (
+                    batch.features[:, phases[phase]] != 0
+                )
+                weight, returns = batch.weight[rows].double(), batch.returns[rows].double()
+                mean = float((weight * returns).sum() / weight.sum())
+                means.append(mean)
+                spread = (weight * (returns - mean)).square().sum().sqrt() / weight.sum()
+                # Rows of one deal are not independent where there are many seats.
+                errors.append(float(spread) * (n - 1) ** 0.5)
+                assert float(weight.mean()) == pytest.approx(1.0, abs=0.05)
+            assert abs(means[0] - means[1]) < 4.0 * (errors[0] ** 2 + errors[1] ** 2) ** 0.5
 
 
 def test_batches_are_copies() -> None:
