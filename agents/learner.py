@@ -152,6 +152,25 @@ def annealed(start: float, end: float, progress: float) -> float:
     return start + (end - start) * progress
 
 
+@torch.no_grad()
+def move_average(average: nn.Module, newest: nn.Module, part: float, iteration: int) -> None:
+    """Move a running average of weights towards the newest.
+
+    It goes back over about the last ``part`` of all iterations so far, so that it neither
+    keeps the first weights nor has to be told how long a run will be: polynomial-decay averaging,
+    Shamir and Zhang, "Stochastic gradient descent for non-smooth optimization" (2013).
+
+    Args:
+        average: whose weights are moved.
+        newest: the weights to move towards.
+        part: 0 to 1; 1 for the mean of all, 0 for the newest.
+        iteration: iterations done, from 1.
+    """
+    share = 1.0 / max(part * iteration, 1.0)
+    for mean, weight in zip(average.parameters(), newest.parameters(), strict=True):
+        mean.lerp_(weight, share)
+
+
 def step(
     loss: Tensor,
     network: nn.Module,

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from agents.learner import annealed, check_at_least, check_from
+from agents.learner import annealed, check_at_least, check_from, move_average
 from agents.ppo import PPO, PPOConfig
 from agents.rollout import Batch
 from agents.workers import Workers
@@ -38,8 +38,8 @@ class NashPGConfig(PPOConfig):
     Args:
         magnet: weight of the divergence from the magnet, at the start.
         final_magnet: at the end; linear in between.
-        follow: the part of the magnet that an iteration leaves as it is; the rest becomes
-            the policy's. 0.98 is a magnet that is some 50 iterations behind.
+        lag: how far the magnet is behind: it is the policy's average over this part of all
+            iterations so far. The longer a run, the more deals it is steadied by.
         refresh: instead, iterations after which the magnet becomes a copy of the policy;
             0 for a magnet that follows it all the time.
     """
@@ -47,8 +47,8 @@ class NashPGConfig(PPOConfig):
     entropy: float = 0.05
     final_entropy: float = 0.02
     magnet: float = 0.2
-    final_magnet: float = 0.2
-    follow: float = 0.98
+    final_magnet: float = 0.4
+    lag: float = 0.1
     refresh: int = 0
 
     section: ClassVar[str] = "nash_pg"
@@ -57,7 +57,7 @@ class NashPGConfig(PPOConfig):
         super().__post_init__()
         check_from(0.0, math.inf, self.section, self, ("magnet", "final_magnet"))
         check_at_least(0, self.section, self, ("refresh",))
-        check_from(0.0, 1.0, self.section, self, ("follow",))
+        check_from(0.0, 1.0, self.section, self, ("lag",))
 
 
 class NashPG(PPO):
@@ -86,13 +86,10 @@ class NashPG(PPO):
         """Learn as PPO does, then move the magnet."""
         metrics = super().iterate()
         config = self.config
-        with torch.no_grad():
-            if config.refresh and self.iteration % config.refresh == 0:
-                self.magnet.load_state_dict(self.network.state_dict())
-            elif not config.refresh:
-                pairs = zip(self.magnet.parameters(), self.network.parameters(), strict=True)
-                for weight, newest in pairs:
-                    weight.lerp_(newest, 1.0 - config.follow)
+        if not config.refresh:
+            move_average(self.magnet, self.network, config.lag, self.iteration)
+        elif self.iteration % config.refresh == 0:
+            self.magnet.load_state_dict(self.network.state_dict())
         return metrics
 
     def begin_update(self, batch: Batch) -> None:

@@ -32,6 +32,7 @@ from agents.learner import (
     check_at_least,
     check_from,
     check_positive,
+    move_average,
     out_of_range,
     step,
 )
@@ -86,8 +87,8 @@ class PPOConfig:
             policy has moved this far (approximate Kullback-Leibler divergence, nats).
         bf16: whether an update's passes are done in bfloat16, as far as that is safe (autocast);
             saves time with large networks on a GPU. Actions are drawn in single precision.
-        averaging: of the average of the weights that is kept beside the newest
-            ones, the part that an iteration leaves as it is; 0 for none.
+        averaging: how far back the average of the weights goes that is kept beside the
+            newest ones: the part of all iterations so far; 0 for no average.
 
     Raises:
         ConfigError: a value out of range.
@@ -97,7 +98,7 @@ class PPOConfig:
     num_envs: int = 2048
     window: int = 8
     epochs: int = 1
-    minibatch_size: int = 2048
+    minibatch_size: int = 1024
     learning_rate: float = 4e-3
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5
@@ -112,7 +113,7 @@ class PPOConfig:
     normalise_advantages: bool = True
     target_kl: float | None = None
     bf16: bool = False
-    averaging: float = 0.99
+    averaging: float = 0.1
 
     #: The name of these settings in configuration files.
     section: ClassVar[str] = "ppo"
@@ -123,7 +124,7 @@ class PPOConfig:
         check_positive(self.section, self, ("learning_rate", "adam_eps", "max_grad_norm"))
         weights = ("final_learning_rate", "entropy", "final_entropy", "value")
         check_from(0.0, math.inf, self.section, self, weights)
-        check_from(0.0, 1.0, self.section, self, ("gae_lambda",))
+        check_from(0.0, 1.0, self.section, self, ("gae_lambda", "averaging"))
         if not 0.0 <= self.exploration < 1.0:
             raise out_of_range(
                 f"{self.section}.exploration", "0 or more, and less than 1", self.exploration
@@ -137,10 +138,6 @@ class PPOConfig:
         for name in ("bf16", "central_critic", "normalise_advantages"):
             if type(getattr(self, name)) is not bool:
                 raise out_of_range(f"{self.section}.{name}", "true or false", getattr(self, name))
-        if not 0.0 <= self.averaging < 1.0:
-            raise out_of_range(
-                f"{self.section}.averaging", "0 or more, and less than 1", self.averaging
-            )
 
 
 class PPO(Learner):
@@ -209,7 +206,8 @@ class PPO(Learner):
         schedule = self.schedule()
         # Short windows may not settle any deal.
         metrics = self.update(batch) if self.workers.fewest(len(batch)) else {}
-        self._average()
+        if self.average is not None:
+            move_average(self.average, self.network, config.averaging, self.iteration + 1)
         seconds = time.perf_counter() - began
 
         deals = int(self.workers.total(batch.deals))
@@ -327,16 +325,6 @@ class PPO(Learner):
         deviation = math.sqrt(max(squares / count - mean**2, 0.0))
         normalised: Tensor = (advantage - mean) / (deviation + 1e-8)
         return normalised
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        """Move the average of the weights towards the newest."""
-        if self.average is None:
-            return
-        # To begin with the mean of all, so that the first weights are soon forgotten.
-        kept = min(self.config.averaging, self.iteration / (self.iteration + 1))
-        for mean, newest in zip(self.average.parameters(), self.network.parameters(), strict=True):
-            mean.lerp_(newest, 1.0 - kept)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on exactly, between two iterations."""

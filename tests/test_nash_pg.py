@@ -27,13 +27,13 @@ def weights(network: torch.nn.Module) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in network.parameters()]
 
 
-def test_a_magnet_that_follows_moves_a_little_every_iteration() -> None:
-    nash = learner(follow=0.9)
+def test_a_magnet_that_lags_is_the_average_of_the_last_policies() -> None:
+    nash = learner(lag=0.5)
     expected = weights(nash.magnet)
-    for _ in range(3):
+    for share in (1.0, 1.0, 1 / 1.5, 1 / 2.0):
         nash.iterate()
         pairs = zip(expected, weights(nash.network), strict=True)
-        expected = [0.9 * old + 0.1 * new for old, new in pairs]
+        expected = [(1.0 - share) * old + share * new for old, new in pairs]
         for found, wanted in zip(weights(nash.magnet), expected, strict=True):
             torch.testing.assert_close(found, wanted)
 
@@ -50,9 +50,7 @@ def test_a_magnet_of_copies_stands_still_in_between() -> None:
 def test_the_policy_is_drawn_to_the_magnet() -> None:
     apart = []
     for weight in (0.0, 20.0):
-        nash = learner(
-            magnet=weight, final_magnet=weight, follow=1.0, epochs=30, learning_rate=3e-3
-        )
+        nash = learner(magnet=weight, final_magnet=weight, epochs=30, learning_rate=3e-3)
         with torch.no_grad():
             nash.magnet.policy_head.bias[0] += 2.0
         batch = nash.rollout.collect(nash.network, nash.generator, 1.0)
@@ -73,9 +71,10 @@ def test_its_weight_is_annealed_and_reported() -> None:
 
 
 def test_the_magnet_is_restored() -> None:
-    nash = learner(follow=0.5)
-    nash.iterate()
-    other = learner(follow=0.5)
+    nash = learner(lag=0.9)
+    for _ in range(3):
+        nash.iterate()
+    other = learner(lag=0.9)
     other.load_state_dict(copy.deepcopy(nash.state_dict()))
     assert all(map(torch.equal, weights(other.magnet), weights(nash.magnet)))
     assert not all(map(torch.equal, weights(other.magnet), weights(other.network)))
@@ -85,7 +84,7 @@ def test_the_magnet_is_restored() -> None:
     ("change", "message"),
     [
         ({"magnet": -0.1}, r"nash_pg\.magnet: expected 0 or more, got -0\.1"),
-        ({"follow": 1.1}, r"nash_pg\.follow: expected a number from 0 to 1, got 1\.1"),
+        ({"lag": 1.1}, r"nash_pg\.lag: expected a number from 0 to 1, got 1\.1"),
         ({"refresh": -1}, r"nash_pg\.refresh: expected 0 or more, got -1"),
     ],
 )

@@ -142,21 +142,23 @@ def test_values_learn_the_returns(central: bool) -> None:
     torch.testing.assert_close(value, batch.returns, atol=0.2, rtol=0.0)
 
 
-def test_the_average_is_that_of_all_weights_at_first_and_of_the_last_ones_later() -> None:
-    ppo = learner(averaging=0.75)
-    assert ppo.average is not None
+def test_the_average_goes_back_over_a_part_of_all_iterations() -> None:
+    everything, recent = learner(averaging=1.0), learner(averaging=0.5)
     seen = []
-    for _ in range(3):
-        ppo.iterate()
-        seen.append(ppo.network.policy_head.weight.detach().clone())
-    torch.testing.assert_close(ppo.average.policy_head.weight, torch.stack(seen).mean(0))
-    before = ppo.average.policy_head.weight.detach().clone()
-    for _ in range(2):
-        ppo.iterate()
-        before = 0.75 * before + 0.25 * ppo.network.policy_head.weight.detach()
-    torch.testing.assert_close(ppo.average.policy_head.weight, before)
+    for _ in range(6):
+        everything.iterate()
+        recent.iterate()
+        seen.append(recent.network.policy_head.weight.detach().clone())
+    assert everything.average is not None
+    assert recent.average is not None
+    torch.testing.assert_close(everything.average.policy_head.weight, torch.stack(seen).mean(0))
+    # The last of six has a weight of 1 / 3, the one before it of 1 / 2.5 of the rest, and so on.
+    expected = seen[1]
+    for number, weight in enumerate(seen[2:], 3):
+        expected = expected + (weight - expected) / (number / 2)
+    torch.testing.assert_close(recent.average.policy_head.weight, expected)
     # It is what the run is about.
-    assert list(ppo.policies()) == ["average", "last"]
+    assert list(recent.policies()) == ["average", "last"]
     assert list(learner(averaging=0.0).policies()) == ["last"]
 
 

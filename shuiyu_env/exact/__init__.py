@@ -1,13 +1,14 @@
 """Exact game theory of the heads-up game: best responses, NashConv, equilibria.
 
 ``solve(rules)`` solves a rule set, ``nashconv(policy, rules)`` says how exploitable a
-policy is, ``tabulate(policy, rules)`` makes the tables that it is computed from. All
+policy is, ``tabulate(policy, rules)`` makes the tables that it is computed from and
+``expected_value(dealer, punter)`` plays two tabulated policies against each other. All
 values are units per deal, over all deals.
 """
 
 from __future__ import annotations
 
-from shuiyu_env.exact.best_response import Bound, NashConv, nashconv
+from shuiyu_env.exact.best_response import Bound, NashConv, expected_value, nashconv
 from shuiyu_env.exact.equilibrium import Equilibrium, load_equilibrium
 from shuiyu_env.exact.heads_up import PolicyTables
 from shuiyu_env.exact.solving import solve
@@ -20,6 +21,7 @@ __all__ = [
     "NashConv",
     "PolicyTables",
     "equilibrium_of",
+    "expected_value",
     "load_equilibrium",
     "nashconv",
     "solve",

@@ -9,7 +9,14 @@ is an interval.
 
 from __future__ import annotations
 
-__all__ = ["Bound", "NashConv", "dealer_best_response", "nashconv", "punter_best_response"]
+__all__ = [
+    "Bound",
+    "NashConv",
+    "dealer_best_response",
+    "expected_value",
+    "nashconv",
+    "punter_best_response",
+]
 
 import math
 from collections.abc import Mapping
@@ -255,15 +262,9 @@ def _of_tables(tables: PolicyTables) -> NashConv:
     pooled = punter_best_response(game, game.punter_values(tables.dealer))
     value = game.per_deal(followed.mean(axis=0))
     low, high = game.per_deal(crossed.mean(axis=0)), game.per_deal(pooled)
-    quantile = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-
-    def margin(pair: FloatArray) -> float:
-        """Half the width of the interval of the mean of two independent estimates."""
-        differences = np.where(game.active, pair[0] - pair[1], 0.0)
-        # Classes are single hands here, so each difference counts once.
-        return quantile * math.sqrt(float(np.square(differences).sum())) / 2 / game.num_deals
-
-    at_value, at_best, at_gain = margin(followed), margin(crossed), margin(crossed - followed)
+    at_value, at_best, at_gain = (
+        _margin(game, pair) for pair in (followed, crossed, crossed - followed)
+    )
     dealer_gain = value - dealer_best
     return NashConv(
         value=Bound(value - at_value, value + at_value, CONFIDENCE),
@@ -271,6 +272,39 @@ def _of_tables(tables: PolicyTables) -> NashConv:
         punter_gain=_gain(low - value - at_gain, high - value + at_gain),
         nashconv=_gain(low - dealer_best - at_best, high - dealer_best + at_best),
     )
+
+
+def expected_value(dealer: PolicyTables, punter: PolicyTables) -> Bound:
+    """Return what one policy wins as punter from another as dealer, in units per deal.
+
+    Args:
+        dealer, punter: the two policies, tabulated for the same rules. They may be the same.
+
+    Returns:
+        To the punter: exact, or an interval where the dealer's answers to open hands were
+        sampled.
+
+    Raises:
+        RulesError: they were tabulated for different rules.
+    """
+    game = dealer.game
+    if rules_key(game.rules) != rules_key(punter.game.rules):
+        raise RulesError("the two policies were tabulated for different rules")
+    if dealer.halves is None:
+        values = game.punter_values(dealer.dealer)
+        return _exact(game.per_deal(_follow(game, values, punter.punter)))
+    halves = [_follow(game, game.punter_values(half), punter.punter) for half in dealer.halves]
+    pair = np.array(halves)
+    value, margin = game.per_deal(pair.mean(axis=0)), _margin(game, pair)
+    return Bound(value - margin, value + margin, CONFIDENCE)
+
+
+def _margin(game: HeadsUpGame, pair: FloatArray) -> float:
+    """Return half the width of the interval of the mean of two independent estimates."""
+    differences = np.where(game.active, pair[0] - pair[1], 0.0)
+    # Classes are single hands here, so each difference counts once.
+    quantile = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    return quantile * math.sqrt(float(np.square(differences).sum())) / 2 / game.num_deals
 
 
 def _exact(value: float) -> Bound:
