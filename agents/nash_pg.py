@@ -47,7 +47,7 @@ class NashPGConfig(PPOConfig):
     entropy: float = 0.05
     final_entropy: float = 0.02
     magnet: float = 0.2
-    final_magnet: float = 0.4
+    final_magnet: float = 0.2
     lag: float = 0.1
     refresh: int = 0
 

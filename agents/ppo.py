@@ -98,7 +98,7 @@ class PPOConfig:
     num_envs: int = 2048
     window: int = 8
     epochs: int = 1
-    minibatch_size: int = 1024
+    minibatch_size: int = 2048
     learning_rate: float = 4e-3
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5

@@ -24,7 +24,7 @@ from agents.algorithms import make_learner
 from agents.config import TrainConfig, parse, to_dict
 from agents.learner import DivergenceError
 from agents.ppo import PPO
-from agents.run import Run
+from agents.run import STATE_VERSION, Run
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
 from shuiyu_env.evaluation import match_against
@@ -145,7 +145,7 @@ def test_the_written_configuration_repeats_the_run(tmp_path: Path) -> None:
     config = yaml.safe_load((first / "config.yaml").read_text())
     assert config["game"]["rules"]["deck"] == {"ranks": 5, "suits": 2}
     assert config["game"]["rules"]["declarations"][0] == "OPEN"
-    assert config["ppo"]["gae_lambda"] == 1.0
+    assert config["ppo"]["gae_lambda"] == 0.5
     assert train.main(["--config", str(first / "config.yaml"), "--name=second"]) == 0
     second = tmp_path / "second"
     assert metrics_of(second) == metrics_of(first)
@@ -446,8 +446,8 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: (p / "state.pt").unlink(), "expected a training state, but there is no such"),
         (lambda p: (p / "state.pt").write_bytes(b"x" * 100), "or is damaged; it was not loaded"),
         (lambda p: _truncate(p / "state.pt"), "damaged or of another kind"),
-        (lambda p: torch.save({"version": 99}, p / "state.pt"), "version 3, got 99"),
-        (lambda p: torch.save({"version": 3}, p / "state.pt"), "does not fit"),
+        (lambda p: torch.save({"version": 99}, p / "state.pt"), f"version {STATE_VERSION}, got 99"),
+        (lambda p: torch.save({"version": STATE_VERSION}, p / "state.pt"), "does not fit"),
         (lambda p: _edit(p, "- 8", "- 9"), "does not fit"),
         (lambda p: _edit(p, "num_envs: 16", "num_envs: 17"), "does not fit"),
         (lambda p: _edit(p, "ranks: 5", "ranks: 6"), "does not fit"),
