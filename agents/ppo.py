@@ -74,7 +74,9 @@ class PPOConfig:
         final_entropy: at the end; linear in between.
         value: weight of the value loss (mean squared error, in units).
         central_critic: whether the estimates that decisions are compared with come from a
-            network of their own that sees the cards of both sides: :class:`~agents.critic.Critic`.
+            network of their own that sees the cards of both sides:
+            :class:`~agents.critic.Critic`. The value head of the network that plays is then
+            left as it began.
         max_grad_norm: gradients are scaled down to this norm.
         gae_lambda: 1 credits a decision with what its deal paid; less leans on
             the network's estimates of a seat's later decisions.
@@ -103,8 +105,8 @@ class PPOConfig:
     final_learning_rate: float = 1e-4
     adam_eps: float = 1e-5
     clip: float | None = 0.1
-    entropy: float = 0.1
-    final_entropy: float = 0.03
+    entropy: float = 0.2
+    final_entropy: float = 0.05
     value: float = 0.5
     central_critic: bool = True
     max_grad_norm: float = 0.5

@@ -43,20 +43,20 @@ class KeepingRollout(Rollout):
 
 def network_alone(learner: PPO, rollout: KeepingRollout) -> float:
     """Return the seconds that the passes of one iteration take."""
-    network = learner.network
-    kept = copy.deepcopy((network.state_dict(), learner.optimizer.state_dict()))
-    generator = learner.generator.get_state()
+    network, critic = learner.network, learner.critic
+    assert critic is not None
+    kept = copy.deepcopy(learner.state_dict())
     began = time.perf_counter()
     with torch.no_grad():
         for _ in range(rollout.window):
-            logits, _ = network(rollout.observation)
+            features = network.features(rollout.observation)
+            logits, _ = network.heads(features)
+            critic(features, rollout.steps.hidden[-1])
             policy = MaskedCategorical(logits, rollout.mask)
             policy.log_prob(policy.sample(learner.generator))
     learner.update(rollout.batch)
     seconds = time.perf_counter() - began
-    network.load_state_dict(kept[0])
-    learner.optimizer.load_state_dict(kept[1])
-    learner.generator.set_state(generator)
+    learner.load_state_dict(kept)
     return seconds
 
 
@@ -68,7 +68,12 @@ def main() -> None:
     config, _ = parse([], ROOT / "configs" / "ppo.yaml")
     torch.set_num_threads(config.threads)
     learner = PPO(config.game.make(), config.ppo, config.network, config.seed)
-    rollout = KeepingRollout(learner.rollout.env, config.ppo.window, learner.network.num_features)
+    rollout = KeepingRollout(
+        learner.rollout.env,
+        config.ppo.window,
+        learner.network.num_features,
+        critic=learner.critic,
+    )
     learner.rollout = rollout
     learner.iterate()
     rows = []
