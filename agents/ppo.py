@@ -72,6 +72,10 @@ class PPOConfig:
         entropy: weight of the policy's entropy, at the start; per unit of
             normalised advantage. 0.05 to 0.2 is what such games want.
         final_entropy: at the end; linear in between.
+        barrier: weight of the mean of -log(probability) over all legal actions. It keeps every
+            action alive at a probability of some thousandths, however bad: one that has died
+            out is not answered rightly any more, and would not come back when it pays again
+            (Agarwal et al., "On the theory of policy gradient methods", 2021).
         value: weight of the value loss (mean squared error, in units).
         central_critic: whether the estimates that decisions are compared with come from a
             network of their own that sees the cards of both sides:
@@ -107,6 +111,7 @@ class PPOConfig:
     clip: float | None = 0.1
     entropy: float = 0.2
     final_entropy: float = 0.05
+    barrier: float = 0.01
     value: float = 0.5
     central_critic: bool = True
     max_grad_norm: float = 0.5
@@ -124,7 +129,7 @@ class PPOConfig:
         whole = ("total_steps", "num_envs", "window", "epochs", "minibatch_size")
         check_at_least(1, self.section, self, whole)
         check_positive(self.section, self, ("learning_rate", "adam_eps", "max_grad_norm"))
-        weights = ("final_learning_rate", "entropy", "final_entropy", "value")
+        weights = ("final_learning_rate", "entropy", "final_entropy", "barrier", "value")
         check_from(0.0, math.inf, self.section, self, weights)
         check_from(0.0, 1.0, self.section, self, ("gae_lambda", "averaging"))
         if not 0.0 <= self.exploration < 1.0:
@@ -315,8 +320,9 @@ class PPO(Learner):
     def regularisation(
         self, policy: MaskedCategorical, rows: slice, schedule: Mapping[str, float]
     ) -> Tensor:
-        """Return what is added to the loss of some rows of the batch: here, the entropy bonus."""
-        return -schedule["entropy_weight"] * policy.entropy().mean()
+        """Return what is added to the loss of some rows: here, entropy bonus and barrier."""
+        entropy = -schedule["entropy_weight"] * policy.entropy().mean()
+        return entropy + self.config.barrier * policy.surprise().mean()
 
     def _normalised(self, advantage: Tensor) -> Tensor:
         """Return advantages with mean 0 and deviation 1 over all processes' batches."""

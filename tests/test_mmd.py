@@ -27,7 +27,7 @@ def batch_of(mmd: MMD) -> Batch:
 
 
 def test_the_divergence_is_from_the_policy_before_the_update() -> None:
-    mmd = learner(kl=0.7, final_kl=0.7, entropy=0.3, final_entropy=0.3)
+    mmd = learner(kl=0.7, final_kl=0.7, entropy=0.3, final_entropy=0.3, barrier=0.2)
     batch = batch_of(mmd)
     rows = slice(0, 50)
     mmd.begin_update(batch)
@@ -45,9 +45,12 @@ def test_the_divergence_is_from_the_policy_before_the_update() -> None:
         legal = batch.action_mask[rows]
         logs = torch.where(legal, p.clamp(min=1e-30).log() - q.clamp(min=1e-30).log(), 0.0)
         divergence = (p * logs).sum(1).mean()
-        entropy = -(p * torch.where(legal, p.clamp(min=1e-30).log(), 0.0)).sum(1).mean()
+        log_p = torch.where(legal, p.clamp(min=1e-30).log(), 0.0)
+        entropy = -(p * log_p).sum(1).mean()
+        surprise = -(log_p.sum(1) / legal.sum(1)).mean()
     assert float(divergence) > 0.001
-    torch.testing.assert_close(found, 0.7 * divergence - 0.3 * entropy, atol=1e-5, rtol=1e-4)
+    expected = 0.7 * divergence - 0.3 * entropy + 0.2 * surprise
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_its_weight_is_annealed() -> None:

@@ -81,6 +81,9 @@ def test_field_case_19_masked_sampling_never_returns_an_illegal_action(
     entropy = distribution.entropy()
     assert bool(torch.isfinite(entropy).all())
     assert bool((entropy[:third] == 0.0).all())
+    means = [-float(p[q].log().mean()) for p, q in zip(distribution.probs, legal, strict=True)]
+    finite = torch.tensor(means).isfinite()
+    torch.testing.assert_close(distribution.surprise()[finite], torch.tensor(means)[finite])
 
 
 def test_field_case_19_logits_below_the_illegal_ones_stay_legal() -> None:

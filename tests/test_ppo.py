@@ -122,6 +122,26 @@ def test_entropy_makes_the_policy_uniform() -> None:
     assert np.isfinite(list(metrics.values())).all()
 
 
+@pytest.mark.parametrize("barrier", [0.0, 0.05])
+def test_the_barrier_brings_back_an_action_that_has_died_out(barrier: float) -> None:
+    ppo = learner(
+        epochs=100,
+        normalise_advantages=False,
+        learning_rate=1e-2,
+        entropy=0.0,
+        barrier=barrier,
+        **ONE_BATCH,
+    )
+    with torch.no_grad():
+        ppo.network.policy_head.bias[1] = -12.0
+    # Never taken, as it would not be; the other one pays what was expected.
+    batch = one_decision_batch(ppo, [0.0, 0.0])
+    batch.action[:] = 0
+    assert probability(ppo, batch) < 1e-4
+    ppo.update(batch)
+    assert (probability(ppo, batch) > 1e-3) == (barrier > 0.0)
+
+
 @pytest.mark.parametrize("central", [True, False])
 def test_values_learn_the_returns(central: bool) -> None:
     ppo = learner(

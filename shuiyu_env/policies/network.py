@@ -153,6 +153,11 @@ class MaskedCategorical:
         """Entropies ``[B]`` in nats; 0 in rows with a single legal action."""
         return -(self.probs * self.log_probs).sum(dim=-1)
 
+    def surprise(self) -> Tensor:
+        """Means ``[B]`` of -log(probability), in nats, over the legal actions of each row."""
+        total = self.log_probs.masked_fill(self.illegal, 0.0).sum(dim=-1)
+        return -total / (~self.illegal).sum(dim=-1)
+
     def divergence(self, log_probs: Tensor) -> Tensor:
         """Kullback-Leibler divergences ``[B]`` in nats from another distribution to this one.
 
