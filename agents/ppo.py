@@ -72,10 +72,11 @@ class PPOConfig:
         entropy: weight of the policy's entropy, at the start; per unit of
             normalised advantage. 0.05 to 0.2 is what such games want.
         final_entropy: at the end; linear in between.
-        barrier: weight of the mean of -log(probability) over all legal actions. It keeps every
-            action alive at a probability of some thousandths, however bad: one that has died
-            out is not answered rightly any more, and would not come back when it pays again
-            (Agarwal et al., "On the theory of policy gradient methods", 2021).
+        barrier: weight of the mean of -log(probability) over all legal actions, at the start.
+            It keeps every action alive at a probability of some thousandths, however bad: one
+            that has died out is not answered rightly any more, and would not come back when it
+            pays again (Agarwal et al., "On the theory of policy gradient methods", 2021).
+        final_barrier: at the end; linear in between.
         value: weight of the value loss (mean squared error, in units).
         central_critic: whether the estimates that decisions are compared with come from a
             network of their own that sees the cards of both sides:
@@ -112,6 +113,7 @@ class PPOConfig:
     entropy: float = 0.2
     final_entropy: float = 0.05
     barrier: float = 0.01
+    final_barrier: float = 0.001
     value: float = 0.5
     central_critic: bool = True
     max_grad_norm: float = 0.5
@@ -129,8 +131,8 @@ class PPOConfig:
         whole = ("total_steps", "num_envs", "window", "epochs", "minibatch_size")
         check_at_least(1, self.section, self, whole)
         check_positive(self.section, self, ("learning_rate", "adam_eps", "max_grad_norm"))
-        weights = ("final_learning_rate", "entropy", "final_entropy", "barrier", "value")
-        check_from(0.0, math.inf, self.section, self, weights)
+        weights = ("entropy", "final_entropy", "barrier", "final_barrier", "value")
+        check_from(0.0, math.inf, self.section, self, ("final_learning_rate", *weights))
         check_from(0.0, 1.0, self.section, self, ("gae_lambda", "averaging"))
         if not 0.0 <= self.exploration < 1.0:
             raise out_of_range(
@@ -312,6 +314,7 @@ class PPO(Learner):
         return {
             "learning_rate": annealed(config.learning_rate, config.final_learning_rate, progress),
             "entropy_weight": annealed(config.entropy, config.final_entropy, progress),
+            "barrier_weight": annealed(config.barrier, config.final_barrier, progress),
         }
 
     def begin_update(self, batch: Batch) -> None:
@@ -322,7 +325,7 @@ class PPO(Learner):
     ) -> Tensor:
         """Return what is added to the loss of some rows: here, entropy bonus and barrier."""
         entropy = -schedule["entropy_weight"] * policy.entropy().mean()
-        return entropy + self.config.barrier * policy.surprise().mean()
+        return entropy + schedule["barrier_weight"] * policy.surprise().mean()
 
     def _normalised(self, advantage: Tensor) -> Tensor:
         """Return advantages with mean 0 and deviation 1 over all processes' batches."""
