@@ -305,7 +305,9 @@ class Rollout:
                 logits, steps.value[t] = network.heads(features)
                 if self.critic is not None:
                     opposite = env.observe(self.critic.opposite(env.observation, env.seat))
-                    steps.hidden[t] = self.critic.hidden(observation, torch.from_numpy(opposite))
+                    steps.hidden[t] = self.critic.hidden(
+                        observation.to(self.device), torch.from_numpy(opposite).to(self.device)
+                    )
                     steps.value[t] = self.critic(features, steps.hidden[t])
                 policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
