@@ -150,33 +150,33 @@ def seat_advantages(
 
 
 def exploration_weights(
-    seat: Tensor, ratio: Tensor, opens: Tensor, settled: Tensor, num_players: int
+    seat: Tensor, ratio: Tensor, exposes: Tensor, settled: Tensor, num_players: int
 ) -> Tensor:
     """Return what each decision counts, ``[T, N]``.
 
     A decision counts as much likelier as the policy was to make the deal's explored
-    decisions than whoever made them; those of a seat that has opened its hand before
-    no longer matter.
+    decisions than whoever made them; those of a seat whose hand a declaration has laid
+    open before no longer matter.
 
     Args:
         seat: ``int64[T, N]``, who decided.
         ratio: ``[T, N]``, the probability of the action under the policy, divided by
             that with which it was chosen.
-        opens: ``bool[T, N]``, whether the decision opened a hand.
+        exposes: ``bool[T, N]``, whether the decision laid a hand open.
         settled: ``bool[T, N]``, whether it settled the deal.
         num_players: seats at the table.
     """
     steps, size = ratio.shape
     rows = torch.arange(size, device=ratio.device)
     running, product = ratio.new_ones(2, size, num_players)
-    # By seat: the product of its ratios up to each step, and whether it has opened before.
+    # By seat: the product of its ratios up to each step, and whether its hand lies open before it.
     so_far = ratio.new_empty(steps, size, num_players)
-    opened = torch.zeros(steps, size, num_players, dtype=torch.bool, device=ratio.device)
-    open_now = torch.zeros_like(opened[0])
+    exposed = torch.zeros(steps, size, num_players, dtype=torch.bool, device=ratio.device)
+    open_now = torch.zeros_like(exposed[0])
     for t in range(steps):
-        opened[t] = open_now
+        exposed[t] = open_now
         running[rows, seat[t]] *= ratio[t]
-        open_now[rows, seat[t]] |= opens[t]
+        open_now[rows, seat[t]] |= exposes[t]
         so_far[t] = running
         over = settled[t]
         running = torch.where(over[:, None], 1.0, running)
@@ -184,7 +184,7 @@ def exploration_weights(
     weights = torch.empty_like(ratio)
     for t in range(steps - 1, -1, -1):
         product = torch.where(settled[t][:, None], so_far[t], product)
-        weights[t] = torch.where(opened[t], 1.0, product).prod(dim=1)
+        weights[t] = torch.where(exposed[t], 1.0, product).prod(dim=1)
     return weights
 
 
@@ -200,7 +200,7 @@ class _Steps:
     log_prob: Tensor
     value: Tensor
     ratio: Tensor
-    opens: Tensor
+    exposes: Tensor
     reward: Tensor
     settled: Tensor
     #: Not yet handed out in a batch (rows before the first step are empty).
@@ -257,12 +257,14 @@ class Rollout:
             log_prob=empty(torch.float32),
             value=empty(torch.float32),
             ratio=torch.ones(lead, device=self.device),
-            opens=empty(torch.bool),
+            exposes=empty(torch.bool),
             reward=empty(torch.float32, env.game.num_players),
             settled=empty(torch.bool),
             pending=empty(torch.bool),
         )
         place = env.layout.views(np.arange(env.layout.size))
+        self._exposes = torch.zeros(env.game.num_actions, dtype=torch.bool, device=self.device)
+        self._exposes[list(env.game.tree.exposes)] = True
         self._declaring = int(place["phase"][Phase.DECLARE])
         self.environment_seconds = 0.0
         self.network_seconds = 0.0
@@ -318,7 +320,7 @@ class Rollout:
                     action, steps.ratio[t] = self._explore(
                         policy, action, declaring, generator, share
                     )
-                steps.opens[t] = action == _OPEN
+                steps.exposes[t] = self._exposes[action]
                 steps.log_prob[t] = policy.log_prob(action)
             steps.features[t] = features
             steps.action[t] = action
@@ -358,7 +360,7 @@ class Rollout:
         take = complete & steps.pending
         steps.pending &= ~complete
         weights = exploration_weights(
-            steps.seat, steps.ratio, steps.opens, steps.settled, self.env.game.num_players
+            steps.seat, steps.ratio, steps.exposes, steps.settled, self.env.game.num_players
         )
         value, advantage = steps.value[take], advantages[take]
         return Batch(

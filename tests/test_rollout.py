@@ -220,13 +220,13 @@ def test_explored_decisions_count_as_the_policy_would_have_made_them() -> None:
     # Three seats; 0 deals. 1 and 2 split (ratios 0.5, 0.25), 1 opens (0.1), 2 covers (2), 0 calls.
     seat = torch.tensor([[1], [2], [0], [1], [2], [0], [1], [0]])
     ratio = torch.tensor([0.5, 0.25, 1.0, 0.1, 2.0, 1.0, 1.0, 1.0])[:, None]
-    opens = torch.tensor([[False]] * 3 + [[True]] + [[False]] * 4)
+    exposes = torch.tensor([[False]] * 3 + [[True]] + [[False]] * 4)
     settled = torch.tensor([[False]] * 7 + [[True]])
     # Seat 1's are 0.05 together, up to and with its opening; seat 2's 0.5, for all of the deal.
     expected = torch.tensor([0.025] * 4 + [0.5] * 4)[:, None]
-    torch.testing.assert_close(exploration_weights(seat, ratio, opens, settled, 3), expected)
+    torch.testing.assert_close(exploration_weights(seat, ratio, exposes, settled, 3), expected)
     # Deals do not mix.
-    twice = [torch.cat([x, x]) for x in (seat, ratio, opens, settled)]
+    twice = [torch.cat([x, x]) for x in (seat, ratio, exposes, settled)]
     torch.testing.assert_close(exploration_weights(*twice, 3), torch.cat([expected, expected]))
 
 
