@@ -15,7 +15,7 @@ from shuiyu_env.core.deals import Purpose, random_words
 from shuiyu_env.core.errors import DealError, PolicyError, RulesError
 from shuiyu_env.core.game import State
 from shuiyu_env.evaluation import against_table, match_against, play_match
-from shuiyu_env.evaluation.match import Estimate, student_t
+from shuiyu_env.evaluation.estimate import Estimate, student_t
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import Policy, load
 from shuiyu_env.policies.reference import Bluffer, Uniform

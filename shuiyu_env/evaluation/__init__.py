@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from shuiyu_env.evaluation.estimate import Estimate
 from shuiyu_env.evaluation.match import (
     AgainstRow,
     EntryResult,
-    Estimate,
     MatchResult,
     against_table,
     match_against,

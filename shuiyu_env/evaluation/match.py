@@ -11,6 +11,8 @@ uses the ``t``-th 32-bit word of :func:`~shuiyu_env.core.deals.random_words`
 for ``(seed, stream r, deal i, Purpose.ACTIONS)``. So a match is a function of
 its arguments; the size of the batches matters only to policies whose answers
 depend on it, as those of networks may by rounding.
+
+With control variates luck is taken out of the result: :mod:`shuiyu_env.evaluation.table`.
 """
 
 from __future__ import annotations
@@ -18,66 +20,45 @@ from __future__ import annotations
 __all__ = [
     "AgainstRow",
     "EntryResult",
-    "Estimate",
     "MatchResult",
     "against_table",
     "match_against",
     "play_match",
-    "student_t",
 ]
 
+import io
+import json
 import math
 import os
+import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import NormalDist
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.checks import as_integer
-from shuiyu_env.core.deals import Purpose, deal_hands, random_words
-from shuiyu_env.core.errors import DealError, PolicyError, RulesError
+from shuiyu_env.core.errors import CheckpointError, ConfigError, DealError, PolicyError, RulesError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
+from shuiyu_env.evaluation.estimate import CONFIDENCE, Estimate, text_table
+from shuiyu_env.evaluation.table import Control, Table
+from shuiyu_env.files import check_writable, write_atomically
 from shuiyu_env.policies.loading import load
-from shuiyu_env.policy import Policy, checked_probabilities, is_policy, sample_actions
+from shuiyu_env.policy import Policy, is_policy
 from shuiyu_env.progress import progress_bar
 
 PolicySpec = str | os.PathLike[str] | Policy
 
-#: Two-sided confidence of all intervals.
-CONFIDENCE = 0.95
+#: Deals without which no precision is believed.
+_FEWEST = 200
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean in units per deal, with its 95 % confidence interval.
-
-    Attributes:
-        mean: the mean over deals.
-        standard_error: of the mean.
-        low, high: the interval, by Student's t.
-    """
-
-    mean: float
-    standard_error: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: npt.NDArray[np.float64]) -> Estimate:
-        """Return the estimate from one value for each of at least two independent deals."""
-        count = len(values)
-        mean = float(values.mean())
-        error = float(values.std(ddof=1)) / math.sqrt(count)
-        half = student_t(0.5 + CONFIDENCE / 2, count - 1) * error
-        return cls(mean, error, mean - half, mean + half)
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.3f} ± {self.high - self.mean:.3f}"
+#: How often, at most, the state of a match is written.
+_SAVE_SECONDS = 20.0
+_STATE_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -108,6 +89,8 @@ class MatchResult:
         seed: seed of the deals and of the actions.
         units: ``float32[N, n, n]``: what each entry won in each deal and
             rotation (``[deal, rotation, entry]``).
+        adjusted: ``float64[N, n, n]``, the same without the luck that control variates
+            account for, or ``None``; if there, the results are made of it.
     """
 
     entries: tuple[EntryResult, ...]
@@ -115,6 +98,13 @@ class MatchResult:
     num_deals: int
     seed: int
     units: npt.NDArray[np.float32] = field(repr=False, compare=False)
+    adjusted: npt.NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def precision(self) -> float:
+        """Half the width of the widest interval of the result, in units per deal."""
+        estimates = [e for entry in self.entries for e in (entry.dealer, entry.punter, entry.both)]
+        return max(estimate.high - estimate.mean for estimate in estimates)
 
     def to_dict(self) -> dict[str, Any]:
         """Return settings and results as plain JSON values, without the single deals."""
@@ -125,6 +115,7 @@ class MatchResult:
             "num_deals": self.num_deals,
             "seed": self.seed,
             "confidence": CONFIDENCE,
+            "control_variates": self.adjusted is not None,
             "entries": [asdict(entry) for entry in self.entries],
         }
 
@@ -134,7 +125,7 @@ class MatchResult:
             (entry.name, str(entry.dealer), str(entry.punter), str(entry.both))
             for entry in self.entries
         ]
-        return _table(self._title(), ("policy", "dealer", "punter", "both"), rows)
+        return text_table(self._title(), ("policy", "dealer", "punter", "both"), rows)
 
     def _title(self) -> str:
         game = self.game
@@ -142,6 +133,7 @@ class MatchResult:
         return (
             f"{game.rules.name or 'own rules'}, {game.num_players} seats, {self.num_deals} deals in"
             f" {rotations}, seed {self.seed}; units per deal ({game.reward}), 95 % intervals"
+            + (", by control variates" if self.adjusted is not None else "")
         )
 
 
@@ -171,6 +163,9 @@ def play_match(
     seed: int = 0,
     *,
     names: Sequence[str] | None = None,
+    control_variates: bool = False,
+    precision: float | None = None,
+    state: str | os.PathLike[str] | None = None,
     batch_size: int = 1024,
     threads: int = 1,
     progress: bool = False,
@@ -182,10 +177,19 @@ def play_match(
             :func:`~shuiyu_env.policies.load` takes.
         game: the game (of one round), or the rules of one with as many seats as
             entries: a preset's name, a :class:`RuleSet` or a mapping.
-        num_deals: how many deals, at least 2; ``num_deals * n`` games are played.
+        num_deals: how many deals, at least 2, and at most, if a precision is given;
+            ``num_deals * n`` games are played.
         seed: an integer; decides deals and actions.
         names: how results and errors name the entries; by default as they were
             specified, numbered where they are the same.
+        control_variates: heads-up, whether to take luck out of the result, see above; an
+            equilibrium is found, or solved, for the rules.
+        precision: end, looking after every batch of deals but not before 200, once no interval
+            of the result reaches further than so many units from its mean. Intervals that one
+            waits for in this way are right a little less often than they say.
+        state: a file, ``*.npz``, in which what has been played is kept. If it is there, the match
+            goes on from it: after an interruption, or to play more deals. The names have to be
+            the same; that the policies are, nobody checks.
         batch_size: how many games are played side by side.
         threads: how many threads step them.
         progress: whether to show a progress bar (if tqdm is installed).
@@ -195,6 +199,9 @@ def play_match(
             loaded, or that answered with something unusable.
         RulesError: a game that is none, or has several rounds.
         DealError: number of deals, batch size or seed out of range.
+        ConfigError: a precision out of range, control variates for a game without a known
+            equilibrium, or a state that cannot be written.
+        CheckpointError: a state that is damaged, or of another match.
     """
     entries = _as_list("policies", policies)
     if not isinstance(game, Game):
@@ -212,84 +219,132 @@ def play_match(
     batch_size = _integer("batch_size", batch_size, 1)
     seed = _integer("seed", seed)
     names = _names(entries, names)
+    if precision is not None and not 0.0 < precision < math.inf:
+        raise ConfigError(f"precision: expected a number of units above 0, got {precision!r}")
     # Entries of one specification share one policy, so that it is asked once for all of them.
     texts = {_default_name(spec): load(spec, game) for spec in entries if not is_policy(spec)}
     players = [spec if is_policy(spec) else texts[_default_name(spec)] for spec in entries]
 
-    units = np.zeros((num_deals, n, n), dtype=np.float32)
-    env = BatchEnv(game, min(batch_size, num_deals * n), seed, threads)
-    with progress_bar(num_deals * n, progress, unit="game") as bar:
-        for start in range(0, num_deals * n, env.num_envs):
-            numbers = np.arange(start, min(start + env.num_envs, num_deals * n))
-            deals, rotations = numbers // n, numbers % n
-            units[deals, rotations] = _play_games(env, players, names, seed, deals, rotations)
-            bar.update(len(numbers))
+    table = Table(game, names, players, seed, threads, Control.of(game, control_variates))
+    played = _Played.begin(table, state)
+    size = max(1, batch_size // n)
+    saved = time.monotonic()
+    done = min(len(played), num_deals) * n
+    with progress_bar(num_deals * n, progress, unit="game", initial=done) as bar:
+        try:
+            while len(played) < num_deals and not played.is_precise(precision):
+                deals = np.arange(len(played), min(len(played) + size, num_deals))
+                played.add(*table.play(deals))
+                bar.update(len(deals) * n)
+                if time.monotonic() - saved > _SAVE_SECONDS:
+                    played.save()
+                    saved = time.monotonic()
+        finally:
+            played.save()
+    return played.result(num_deals)
 
-    results = []
-    wide = units.astype(np.float64)
-    for entry, name in enumerate(names):
-        deals_at = -entry % n  # the rotation that takes it to seat 0
-        dealer = wide[:, deals_at, entry]
-        punter = np.delete(wide[:, :, entry], deals_at, axis=1).mean(axis=1)
-        results.append(
-            EntryResult(
-                name,
-                Estimate.of(dealer),
-                Estimate.of(punter),
-                Estimate.of((dealer + punter) / 2),
-            )
+
+class _Played:
+    """The deals that have been played, and where they are kept."""
+
+    def __init__(self, table: Table, path: Path | None) -> None:
+        n = table.game.num_players
+        self.table, self.path = table, path
+        self.units = np.zeros((0, n, n), dtype=np.float32)
+        self.adjusted = np.zeros((0, n, n))
+        self._saved = -1
+
+    @classmethod
+    def begin(cls, table: Table, path: str | os.PathLike[str] | None) -> _Played:
+        """Return nothing yet, or what a file holds."""
+        if path is None:
+            return cls(table, None)
+        played = cls(table, check_writable(path))
+        if Path(path).suffix != ".npz":
+            raise ConfigError(f"state: expected a file ending in .npz, got {path}")
+        if Path(path).exists():
+            played._load(Path(path))
+        return played
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @property
+    def _match(self) -> dict[str, Any]:
+        """What tells a match from others, as JSON has it."""
+        table = self.table
+        return {
+            "version": _STATE_VERSION,
+            "rules": table.game.rules.to_dict(),
+            "num_players": table.game.num_players,
+            "reward": table.game.reward,
+            "seed": table.seed,
+            "names": table.names,
+            "control_variates": table.control is not None,
+        }
+
+    def add(self, units: npt.NDArray[np.float32], adjusted: npt.NDArray[np.float64]) -> None:
+        """Add further deals."""
+        self.units = np.concatenate([self.units, units])
+        self.adjusted = np.concatenate([self.adjusted, adjusted])
+
+    def is_precise(self, precision: float | None) -> bool:
+        """Return whether the result is known as precisely as is wanted."""
+        if precision is None or len(self) < _FEWEST:
+            return False
+        return self.result(len(self)).precision <= precision
+
+    def result(self, num_deals: int) -> MatchResult:
+        """Return the result of the first deals."""
+        table, n = self.table, self.table.game.num_players
+        units, adjusted = self.units[:num_deals], self.adjusted[:num_deals]
+        results = []
+        for entry, name in enumerate(table.names):
+            deals_at = -entry % n  # the rotation that takes it to seat 0
+            dealer = adjusted[:, deals_at, entry]
+            punter = np.delete(adjusted[:, :, entry], deals_at, axis=1).mean(axis=1)
+            estimates = (dealer, punter, (dealer + punter) / 2)
+            results.append(EntryResult(name, *map(Estimate.of, estimates)))
+        return MatchResult(
+            tuple(results),
+            table.game,
+            len(units),
+            table.seed,
+            units,
+            None if table.control is None else adjusted,
         )
-    return MatchResult(tuple(results), game, num_deals, seed, units)
 
+    def save(self) -> None:
+        """Write the file, if there is one."""
+        if self.path is None or len(self) == self._saved:
+            return
+        buffer = io.BytesIO()
+        match = np.array(json.dumps(self._match))
+        np.savez_compressed(buffer, match=match, units=self.units, adjusted=self.adjusted)
+        write_atomically(self.path, buffer.getvalue())
+        self._saved = len(self)
 
-def _play_games(
-    env: BatchEnv,
-    players: Sequence[Policy],
-    names: Sequence[str],
-    seed: int,
-    deals: npt.NDArray[np.intp],
-    rotations: npt.NDArray[np.intp],
-) -> npt.NDArray[np.float32]:
-    """Play one game for each of at most ``num_envs`` deals and rotations.
-
-    Returns:
-        ``float32[games, n]``, the units of each entry.
-    """
-    game = env.game
-    n, count = game.num_players, len(deals)
-    hands = {
-        int(deal): deal_hands(game.rules.deck, n, seed, 0, int(deal)) for deal in np.unique(deals)
-    }
-    cards = [hands[int(deal)] for deal in deals]
-    # Rows without a game of ours play a copy of the last one.
-    env.reset(hands=np.array(cards + cards[-1:] * (env.num_envs - count)), dealer=0)
-    words = [
-        random_words(seed, int(rotation), int(deal), Purpose.ACTIONS)
-        for deal, rotation in zip(deals, rotations, strict=True)
-    ]
-    # Whose turn it is: by seat and rotation the entry, by entry the first that shares its policy.
-    entry_at = (np.arange(n) - rotations[:, None]) % n
-    first = np.array([next(i for i in range(n) if players[i] is player) for player in players])
-    units = np.zeros((count, n), dtype=np.float32)
-    rows = np.arange(count)
-    playing = np.ones(count, dtype=np.bool_)
-    while playing.any():
-        # A game that is over has begun anew: it only has to go on until the last one is over.
-        actions = env.action_mask.argmax(axis=1)
-        owner = first[entry_at[rows, env.seat[:count]]]
-        for entry in np.unique(owner[playing]):
-            asked = np.flatnonzero(playing & (owner == entry))
-            mask = env.action_mask[asked]
-            probabilities = checked_probabilities(
-                players[entry], env.observation[asked], mask, names[entry], env.seat[asked]
-            )
-            uniforms = np.array([next(words[row]) for row in asked]) / 2.0**32
-            actions[asked] = sample_actions(probabilities, mask, uniforms)
-        env.step(actions)
-        ended = np.flatnonzero(playing & env.done[:count])
-        units[ended[:, None], entry_at[ended]] = env.reward[ended]
-        playing[ended] = False
-    return units
+    def _load(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                match = json.loads(str(file["match"]))
+                self.units, self.adjusted = file["units"], file["adjusted"]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise CheckpointError(
+                f"{path}: cannot be read as the state of a match: {error}"
+            ) from None
+        for key, value in self._match.items():
+            if not isinstance(match, dict) or match.get(key) != value:
+                found = match.get(key) if isinstance(match, dict) else None
+                raise CheckpointError(
+                    f"{path}: expected the state of this match, with {key} {value!r}, got"
+                    f" {found!r}: name another file, or remove this one"
+                )
+        n = self.table.game.num_players
+        for name, array in (("units", self.units), ("adjusted", self.adjusted)):
+            if array.shape != (len(self.units), n, n) or not np.isfinite(array).all():
+                raise CheckpointError(f"{path}: {name} is damaged: remove the file")
+        self._saved = len(self)
 
 
 def match_against(
@@ -300,6 +355,8 @@ def match_against(
     seed: int = 0,
     *,
     name: str | None = None,
+    control_variates: bool = False,
+    precision: float | None = None,
     batch_size: int = 1024,
     progress: bool = False,
 ) -> list[AgainstRow]:
@@ -312,14 +369,14 @@ def match_against(
         policy: the policy, or its specification.
         opponents: the opponents.
         game: the game, or the rules of a heads-up one.
-        num_deals, seed, batch_size, progress: see :func:`play_match`.
+        num_deals, seed, control_variates, precision, batch_size, progress: see :func:`play_match`.
         name: the policy's name in the results.
 
     Returns:
         One row per opponent; :func:`against_table` makes a text of them.
 
     Raises:
-        PolicyError, RulesError, DealError: see :func:`play_match`.
+        PolicyError, RulesError, DealError, ConfigError: see :func:`play_match`.
     """
     if not isinstance(game, Game):
         game = Game(2, game)
@@ -336,6 +393,8 @@ def match_against(
             num_deals,
             seed,
             names=_numbered([name, *[opponent_name] * len(copies)]),
+            control_variates=control_variates,
+            precision=precision,
             batch_size=batch_size,
             progress=progress,
         )
@@ -352,29 +411,7 @@ def against_table(rows: Sequence[AgainstRow]) -> str:
         for row in rows
     ]
     title = f"{rows[0].result.name}: {rows[0].match._title()}"
-    return _table(title, ("against", "dealer", "punter", "both"), lines)
-
-
-def student_t(probability: float, degrees: int) -> float:
-    """Return a quantile of Student's t distribution, for probabilities from 0.5 to 0.995.
-
-    Exact for one and two degrees of freedom; beyond, by the expansion of
-    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5, within
-    0.3 % at the 97.5 % quantile.
-    """
-    if degrees == 1:
-        return math.tan(math.pi * (probability - 0.5))
-    if degrees == 2:
-        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
-    z = NormalDist().inv_cdf(probability)
-    terms: tuple[float, ...] = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return math.fsum(term / degrees**power for power, term in enumerate(terms))
+    return text_table(title, ("against", "dealer", "punter", "both"), lines)
 
 
 def _as_list(name: str, values: Any) -> list[Any]:
@@ -412,13 +449,3 @@ def _integer(name: str, value: object, low: int | None = None) -> int:
         bound = "" if low is None else f" of {low} or more"
         raise DealError(f"{name}: expected an integer{bound}, got {value!r}")
     return number
-
-
-def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-
-    def line(cells: Sequence[str]) -> str:
-        first, *others = zip(cells, widths, strict=True)
-        return "  ".join([first[0].ljust(first[1]), *(c.rjust(w) for c, w in others)]).rstrip()
-
-    return "\n".join([title, line(head), *map(line, rows)])
