@@ -6,10 +6,12 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
+from shuiyu_env.evaluation.text import markdown_table as markdown
 from shuiyu_env.files import write_atomically
+
+__all__ = ["PAGE", "ROOT", "describe_machine", "markdown", "read_section", "write_section"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -34,12 +36,6 @@ def describe_machine(*packages: str) -> str:
         f"{os.cpu_count()} cores of {model}, {platform.system()}; {', '.join(versions)}; commit"
         f" {commit or 'unknown'}"
     )
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def read_section(name: str, page: Path = PAGE) -> str:

@@ -8,19 +8,16 @@ marks is replaced, the prose around stays.
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
@@ -33,9 +30,12 @@ from shuiyu_env.core.contest import Node  # noqa: E402
 from shuiyu_env.core.game import Game  # noqa: E402
 from shuiyu_env.core.hands import Outcome  # noqa: E402
 from shuiyu_env.core.rules import PRESETS, RuleSet  # noqa: E402
+from shuiyu_env.evaluation.bluffing import Profile, profile  # noqa: E402
+from shuiyu_env.evaluation.bluffing_plot import OUTCOME_NAMES, draw_profile  # noqa: E402
+from shuiyu_env.evaluation.text import call_tables, claims_table, percent  # noqa: E402
 from shuiyu_env.exact import Equilibrium, PolicyTables, equilibrium_of, nashconv, solve  # noqa: E402
 from shuiyu_env.exact import statistics as stats  # noqa: E402
-from shuiyu_env.exact.heads_up import HeadsUpGame, heads_up_game, payoffs_of  # noqa: E402
+from shuiyu_env.exact.heads_up import heads_up_game  # noqa: E402
 from shuiyu_env.exact.plot import plot_convergence  # noqa: E402
 from shuiyu_env.exact.solver import ALGORITHMS  # noqa: E402
 from shuiyu_env.files import write_atomically  # noqa: E402
@@ -51,19 +51,6 @@ SMALL_DECK = Deck(7, 4)
 POLICIES = ("uniform", "honest", "cautious", "bluffer")
 CLOSE = 1e-3  # units per deal within which a declaration counts as good as the best
 WITHOUT_TARGET = 1e-4  # NashConv of games with a declaration less
-RARE = 0.005  # of deals: decisions that come up less often are not drawn
-
-OUTCOMES = ("dealer wins", "push", "punter wins")
-OUTCOME_COLOURS = ("#b2182b", "#8c8c8c", "#2166ac")
-COLOURS = {
-    Action.OPEN: "#4477aa",
-    Action.COVER: "#ee9a3a",
-    Action.FORCE: "#aa3377",
-    Action.ATTACK: "#997700",
-    Action.REQUEST_PUSH: "#228833",
-}
-#: Lines of calls and replies; those that challenge or claim more are the dark ones.
-LINES = ("#222222", "#cc6677", "#44aa99", "#ddcc77", "#88ccee")
 
 
 # ---- What is reported on ---------------------------------------------------------------------
@@ -86,23 +73,11 @@ def frequencies_of(preset: str) -> dict[stats.Path, Floats]:
 
 
 @cache
-def strength_of(preset: str, side: Any) -> stats.Strength:
-    return stats.by_strength(tables_of(preset), side, BINS)
+def profile_of(preset: str) -> Profile:
+    return profile(tables_of(preset), BINS)
 
 
 # ---- Text ------------------------------------------------------------------------------------
-
-
-def name(path: tuple[Action, ...]) -> str:
-    """Return a path as text."""
-    return " → ".join(f"`{action.name}`" for action in path)
-
-
-def percent(share: float) -> str:
-    """Return a share; what is never done is told from what is hardly ever done."""
-    if share == 0.0:
-        return "0"
-    return f"{share:.2%}" if share >= 5e-5 else "<0.01%"
 
 
 def units(amount: float, digits: int = 6) -> str:
@@ -135,7 +110,11 @@ def openings() -> str:
                         replies.append(f"{node.path[-1].name} {abs(chances[vertex, doubt]):.3f}")
                 gains = [f"{gain + 0.0:+.4f}" for gain in contest.gains[vertex].round(10)]
                 rows.append([f"`{preset}`", *gains, ", ".join(replies)])
-    head = ["Preset", *(f"pays if {outcome}" for outcome in OUTCOMES), "doubts with probability"]
+    head = [
+        "Preset",
+        *(f"pays if {outcome}" for outcome in OUTCOME_NAMES),
+        "doubts with probability",
+    ]
     return markdown(head, rows)
 
 
@@ -228,7 +207,7 @@ def frequency_table(preset: str) -> str:
                 payoff(node),
             ]
         )
-    head = ["Path", "of all", "of the decision before", *OUTCOMES, "pays the punter"]
+    head = ["Path", "of all", "of the decision before", *OUTCOME_NAMES, "pays the punter"]
     decided = percent(round(1.0 - stats.deals_declared(game), 9))
     return (
         f"{markdown(head, rows)}\n"
@@ -241,246 +220,19 @@ def frequency_table(preset: str) -> str:
 # ---- Bluffs ----------------------------------------------------------------------------------
 
 
-class Claim(NamedTuple):
-    """Something said that the other side may challenge.
-
-    Attributes:
-        path: what was said last.
-        challenges: the answers that challenge it, with those that follow from them.
-        false: by outcome, whether a challenge would pay the challenger more than giving way.
-        challenger: who may challenge.
-    """
-
-    path: stats.Path
-    challenges: tuple[Action, ...]
-    false: npt.NDArray[np.bool_]
-    challenger: str
-
-
-def claims(game: HeadsUpGame) -> Iterator[Claim]:
-    """Give the claims of a tree: what can be believed for a fixed price, or compared."""
-    for node in game.tree.nodes[1:]:
-        children = {action: game.tree.nodes[child] for action, child in node.children.items()}
-        agreed = [child for child in children.values() if child.is_leaf and not child.compares]
-        compared = [child for child in children.values() if child.compares]
-        if len(agreed) == 1 and compared:
-            dealer = node.phase.by_dealer
-            gains = np.array(payoffs_of(compared[0])) - np.array(payoffs_of(agreed[0]))
-            yield Claim(
-                node.path,
-                tuple(action for action, child in children.items() if child not in agreed),
-                (gains < 0) if dealer else (gains > 0),
-                "dealer" if dealer else "punter",
-            )
-
-
 def bluffs() -> str:
     """How often claims are false, how often they are challenged, and how often rightly."""
     parts = []
     for preset in PRESETS:
-        game = tables_of(preset).game
-        sums = stats.with_decisions(frequencies_of(preset))
-        declared = float(sums[()].sum())
-        rows = []
-        for claim in claims(game):
-            said = sums[claim.path]
-            share = float(said.sum())
-            if share == 0.0:
-                rows.append([name(claim.path), "0", *["–"] * 4])
-                continue
-            challenged = sum(sums[(*claim.path, action)] for action in claim.challenges)
-            total = float(np.sum(challenged))
-            false = float(said[claim.false].sum())
-            caught = float(np.asarray(challenged)[claim.false].sum())
-            rows.append(
-                [
-                    name(claim.path),
-                    percent(share / declared),
-                    percent(false / share),
-                    f"{percent(total / share)} ({claim.challenger})",
-                    percent(caught / false) if false else "–",
-                    percent(caught / total) if total else "–",
-                ]
-            )
-        head = ["Claim", "made", "false", "challenged", "false ones that are", "challenges right"]
-        parts.append(f"### `{preset}`\n\n{markdown(head, rows)}")
-        parts += [_calls_by_outcome(contest.node, sums) for contest in game.opened]
-        draw(preset)
+        found = profile_of(preset)
+        parts.append(f"### `{preset}`\n\n{claims_table(found)}")
+        parts += [
+            f"What the dealer calls on an open hand, by what is true:\n\n{table}"
+            for table in call_tables(found)
+        ]
+        write_atomically(PICTURES / f"{preset}.png", draw_profile(found))
         parts.append(f"![{preset} by strength](game_theory/{preset}.png)")
     return "\n\n".join(part.strip() for part in parts)
-
-
-def _calls_by_outcome(node: Node, sums: Mapping[stats.Path, Floats]) -> str:
-    rows = []
-    for action in node.children:
-        shares = sums[(*node.path, action)][:3] / np.maximum(sums[node.path][:3], 1e-300)
-        rows.append([f"`{action.name}`", *map(percent, map(float, shares))])
-    calls = markdown([f"Call on `{node.path[-1].name}`", *(f"if {o}" for o in OUTCOMES)], rows)
-    return f"What the dealer calls on an open hand, by what is true:\n\n{calls}"
-
-
-# ---- Pictures --------------------------------------------------------------------------------
-
-
-def draw(preset: str) -> None:
-    """Draw what is played by the strength of the hand."""
-    tables = tables_of(preset)
-    game = tables.game
-    punter = strength_of(preset, "punter")
-    declared = float(sum(values.sum() for values in punter.leaves.values()))
-    sums = {path: v / declared * BINS for path, v in stats.with_decisions(punter.leaves).items()}
-    common = {path: float(values.sum()) / BINS >= RARE for path, values in sums.items()}
-    panels: list[Callable[[Any], None]] = [lambda axes: _leaves(axes, game, sums)]
-    panels.append(lambda axes: _values(axes, game, punter, declared))
-    replies = [game.tree.nodes[node] for node in game.reply_nodes]
-    replies = [node for node in replies if common.get(node.path)]
-    if replies:
-        panels.append(lambda axes: _replies(axes, replies, sums))
-    opened = [contest.node for contest in game.opened if common.get(contest.node.path)]
-    panels += [partial(_opened, node=node, sums=sums) for node in opened]
-    hidden = [node for node in game.hidden if common.get(node.path)]
-    panels += [partial(_hidden, preset=preset, node=node) for node in hidden]
-    said = [claim for claim in claims(game) if common.get(claim.path)]
-    panels.append(lambda axes: _false(axes, said, sums))
-    if len(panels) % 3:
-        panels.insert(0, lambda axes: _outcomes(axes, punter))
-    figure: Any = Figure(figsize=(13.0, 4.1 * (len(panels) // 3)), layout="constrained")
-    for axes, panel in zip(figure.subplots(len(panels) // 3, 3).flat, panels, strict=True):
-        axes.set_xlim(0, 100)
-        panel(axes)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_atomically(PICTURES / f"{preset}.png", buffer.getvalue())
-
-
-_EDGES = np.linspace(0.0, 100.0, BINS + 1)
-_CENTRES = (_EDGES[1:] + _EDGES[:-1]) / 2
-
-
-def _labels(axes: Any, title: str, side: str, ylabel: str) -> None:
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel(f"strength of the {side}'s hand, percentile", fontsize=9)
-    axes.set_ylabel(ylabel, fontsize=9)
-    axes.tick_params(labelsize=8)
-
-
-def _stack(axes: Any, rows: Sequence[Floats], labels: list[str], colours: list[Any]) -> None:
-    """Stack shares, bin by bin."""
-    steps = [np.append(row, row[-1]) for row in rows]
-    axes.stackplot(_EDGES, *steps, labels=labels, colors=colours, step="post", linewidth=0)
-    axes.set_ylim(0, 1)
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
-    axes.legend(fontsize=7, ncols=1 if len(rows) < 2 else 2, frameon=False, **below)
-
-
-def _lines(axes: Any, lines: Mapping[str, Floats], colours: Any) -> None:
-    for (label, values), colour in zip(lines.items(), colours, strict=False):
-        axes.plot(_CENTRES, values, marker=".", linewidth=1.4, label=label, color=colour)
-    axes.set_ylim(-0.03, 1.03)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="best", framealpha=0.85)
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    """Return a share, nothing where a decision hardly ever comes up."""
-    enough = whole > RARE / 10
-    return np.where(enough, part / np.where(enough, whole, 1.0), np.nan)
-
-
-def _shade(colour: str, step: int, of: int) -> tuple[float, ...]:
-    """Return a colour, lighter by steps."""
-    light = 0.62 * step / max(of - 1, 1)
-    return tuple(channel + (1.0 - channel) * light for channel in to_rgb(colour))
-
-
-def _leaves(axes: Any, game: HeadsUpGame, sums: Mapping[stats.Path, Floats]) -> None:
-    rows, labels, colours = [], [], []
-    for declaration in game.declarations:
-        paths = [
-            node.path
-            for node in game.tree.nodes
-            if node.is_leaf and node.path[0] == declaration and sums[node.path].sum() / BINS >= RARE
-        ]
-        for k, path in enumerate(paths):
-            rows.append(sums[path].sum(axis=1))
-            labels.append(" ".join(action.name for action in path))
-            colours.append(_shade(COLOURS[declaration], k, len(paths)))
-    rest = 1.0 - np.sum(rows, axis=0)
-    if rest.max() > RARE:
-        rows.append(np.clip(rest, 0.0, None))
-        labels.append("all others")
-        colours.append(to_rgb("#dddddd"))
-    _stack(axes, rows, labels, colours)
-    _labels(axes, "How contests go", "punter", "share of deals")
-
-
-def _outcomes(axes: Any, punter: stats.Strength) -> None:
-    rows = [punter.outcomes[:, outcome] for outcome in Outcome]
-    _stack(axes, rows, list(OUTCOMES), [_shade(c, 1, 3) for c in OUTCOME_COLOURS])
-    _labels(axes, "How the splits compare", "punter", "share of deals")
-
-
-def _values(axes: Any, game: HeadsUpGame, punter: stats.Strength, declared: float) -> None:
-    payoffs = {node.path: node.payoffs for node in game.tree.nodes}
-    worth = sum(values @ np.array(payoffs[path]) for path, values in punter.leaves.items())
-    axes.axhline(0.0, color="#999999", linewidth=0.8)
-    values = np.asarray(worth) / declared * BINS
-    axes.plot(_CENTRES, values, marker=".", linewidth=1.4, color="#222222")
-    axes.grid(alpha=0.3)
-    _labels(axes, "What a hand is worth", "punter", "units per deal to the punter")
-
-
-def _replies(axes: Any, nodes: list[Node], sums: Mapping[stats.Path, Floats]) -> None:
-    lines = {}
-    for node in nodes:
-        action = next(a for a in (Action.DOUBT, Action.CONTEST) if a in node.children)
-        coming = sums[node.path].sum(axis=1)
-        label = f"{action.name} after {' '.join(a.name for a in node.path)}"
-        lines[label] = _ratio(sums[(*node.path, action)].sum(axis=1), coming)
-    _lines(axes, lines, LINES)
-    _labels(axes, "How often the punter does not believe", "punter", "probability")
-
-
-def _opened(axes: Any, node: Node, sums: Mapping[stats.Path, Floats]) -> None:
-    kills = sums[(*node.path, Action.KILL)]
-    lines = {
-        f"if {OUTCOMES[outcome]}": _ratio(kills[:, outcome], sums[node.path][:, outcome])
-        for outcome in Outcome
-    }
-    _lines(axes, lines, OUTCOME_COLOURS)
-    _labels(axes, f"How often the dealer kills an {node.path[-1].name} hand", "punter", "KILL")
-
-
-def _hidden(axes: Any, preset: str, node: Node) -> None:
-    game = tables_of(preset).game
-    dealer = stats.with_decisions(strength_of(preset, "dealer").leaves)
-    coming = dealer[node.path].sum(axis=1)
-    # Of two answers the other one says it all.
-    agreed = [action for action, child in node.children.items() if not _compares(game, child)]
-    lines = {
-        action.name: _ratio(dealer[(*node.path, action)].sum(axis=1), coming)
-        for action in node.children
-        if len(node.children) > 2 or action not in agreed
-    }
-    _lines(axes, lines, LINES)
-    title = f"What the dealer answers to {node.path[-1].name}"
-    _labels(axes, title, "dealer", "probability")
-
-
-def _compares(game: HeadsUpGame, child: int) -> bool:
-    """Whether a comparison may come of a call."""
-    node = game.tree.nodes[child]
-    return node.compares or not node.is_leaf
-
-
-def _false(axes: Any, said: list[Claim], sums: Mapping[stats.Path, Floats]) -> None:
-    lines = {}
-    for claim in said:
-        made = sums[claim.path]
-        label = " ".join(action.name for action in claim.path)
-        lines[label] = _ratio(made[:, claim.false].sum(axis=1), made.sum(axis=1))
-    _lines(axes, lines, LINES)
-    _labels(axes, "How often a claim is false", "punter", "share of such claims")
 
 
 # ---- What is worth declaring ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Evaluation: matches between policies."""
+"""Evaluation: matches between policies, and tournaments of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from shuiyu_env.evaluation.match import (
     match_against,
     play_match,
 )
+from shuiyu_env.evaluation.tournament import Cell, Standing, TournamentResult, play_tournament
 
 __all__ = [
     "AgainstRow",
+    "Cell",
     "EntryResult",
     "Estimate",
     "MatchResult",
+    "Standing",
+    "TournamentResult",
     "against_table",
     "match_against",
     "play_match",
+    "play_tournament",
 ]

@@ -21,7 +21,12 @@ __all__ = [
     "AgainstRow",
     "EntryResult",
     "MatchResult",
+    "PolicySpec",
     "against_table",
+    "as_list",
+    "at_least",
+    "check_precision",
+    "distinct_names",
     "match_against",
     "play_match",
 ]
@@ -52,9 +57,6 @@ from shuiyu_env.policy import Policy, is_policy
 from shuiyu_env.progress import progress_bar
 
 PolicySpec = str | os.PathLike[str] | Policy
-
-#: Deals without which no precision is believed.
-_FEWEST = 200
 
 #: How often, at most, the state of a match is written.
 _SAVE_SECONDS = 20.0
@@ -165,6 +167,7 @@ def play_match(
     names: Sequence[str] | None = None,
     control_variates: bool = False,
     precision: float | None = None,
+    fewest_deals: int = 200,
     state: str | os.PathLike[str] | None = None,
     batch_size: int = 1024,
     threads: int = 1,
@@ -184,9 +187,10 @@ def play_match(
             specified, numbered where they are the same.
         control_variates: heads-up, whether to take luck out of the result, see above; an
             equilibrium is found, or solved, for the rules.
-        precision: end, looking after every batch of deals but not before 200, once no interval
-            of the result reaches further than so many units from its mean. Intervals that one
-            waits for in this way are right a little less often than they say.
+        precision: end, looking after every batch of deals, once no interval of the result
+            reaches further than so many units from its mean. Intervals that one waits for in
+            this way are right a little less often than they say.
+        fewest_deals: before so many deals no interval is narrow enough.
         state: a file, ``*.npz``, in which what has been played is kept. If it is there, the match
             goes on from it: after an interruption, or to play more deals. The names have to be
             the same; that the policies are, nobody checks.
@@ -203,7 +207,7 @@ def play_match(
             equilibrium, or a state that cannot be written.
         CheckpointError: a state that is damaged, or of another match.
     """
-    entries = _as_list("policies", policies)
+    entries = as_list("policies", policies)
     if not isinstance(game, Game):
         game = Game(max(len(entries), 2), game)
     n = game.num_players
@@ -215,12 +219,12 @@ def play_match(
         raise RulesError(
             f"a match plays single deals: expected a game with rounds=1, got rounds={game.rounds}"
         )
-    num_deals = _integer("num_deals", num_deals, 2)
-    batch_size = _integer("batch_size", batch_size, 1)
-    seed = _integer("seed", seed)
-    names = _names(entries, names)
-    if precision is not None and not 0.0 < precision < math.inf:
-        raise ConfigError(f"precision: expected a number of units above 0, got {precision!r}")
+    num_deals = at_least(2, "num_deals", num_deals)
+    fewest_deals = at_least(2, "fewest_deals", fewest_deals)
+    batch_size = at_least(1, "batch_size", batch_size)
+    seed = at_least(None, "seed", seed)
+    names = distinct_names(entries, names)
+    check_precision(precision)
     # Entries of one specification share one policy, so that it is asked once for all of them.
     texts = {_default_name(spec): load(spec, game) for spec in entries if not is_policy(spec)}
     players = [spec if is_policy(spec) else texts[_default_name(spec)] for spec in entries]
@@ -232,7 +236,7 @@ def play_match(
     done = min(len(played), num_deals) * n
     with progress_bar(num_deals * n, progress, unit="game", initial=done) as bar:
         try:
-            while len(played) < num_deals and not played.is_precise(precision):
+            while len(played) < num_deals and not played.is_precise(precision, fewest_deals):
                 deals = np.arange(len(played), min(len(played) + size, num_deals))
                 played.add(*table.play(deals))
                 bar.update(len(deals) * n)
@@ -288,9 +292,9 @@ class _Played:
         self.units = np.concatenate([self.units, units])
         self.adjusted = np.concatenate([self.adjusted, adjusted])
 
-    def is_precise(self, precision: float | None) -> bool:
+    def is_precise(self, precision: float | None, fewest_deals: int) -> bool:
         """Return whether the result is known as precisely as is wanted."""
-        if precision is None or len(self) < _FEWEST:
+        if precision is None or len(self) < fewest_deals:
             return False
         return self.result(len(self)).precision <= precision
 
@@ -383,7 +387,7 @@ def match_against(
     name = _default_name(policy) if name is None else name
     policy = load(policy, game)
     # All are loaded first: a wrong name should not come to light after an hour's play.
-    loaded = [(_default_name(spec), load(spec, game)) for spec in _as_list("opponents", opponents)]
+    loaded = [(_default_name(spec), load(spec, game)) for spec in as_list("opponents", opponents)]
     rows = []
     for opponent_name, opponent in loaded:
         copies = [opponent] * (game.num_players - 1)
@@ -414,7 +418,14 @@ def against_table(rows: Sequence[AgainstRow]) -> str:
     return text_table(title, ("against", "dealer", "punter", "both"), lines)
 
 
-def _as_list(name: str, values: Any) -> list[Any]:
+def check_precision(precision: float | None) -> None:
+    """Refuse what is no width of an interval."""
+    if precision is not None and not 0.0 < precision < math.inf:
+        raise ConfigError(f"precision: expected a number of units above 0, got {precision!r}")
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """Return a list of policies."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise PolicyError(f"{name}: expected a list of policies, got {values!r}")
     return list(values)
@@ -424,7 +435,8 @@ def _default_name(spec: PolicySpec) -> str:
     return os.fspath(spec) if isinstance(spec, (str, os.PathLike)) else type(spec).__name__
 
 
-def _names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -> list[str]:
+def distinct_names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -> list[str]:
+    """Return what results call the policies; by default as they were specified, numbered."""
     if names is None:
         return _numbered([_default_name(entry) for entry in entries])
     if isinstance(names, str) or not isinstance(names, Sequence):
@@ -443,7 +455,8 @@ def _numbered(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _integer(name: str, value: object, low: int | None = None) -> int:
+def at_least(low: int | None, name: str, value: object) -> int:
+    """Return a whole number, of ``low`` or more."""
     number = as_integer(value)
     if number is None or (low is not None and number < low):
         bound = "" if low is None else f" of {low} or more"

@@ -14,12 +14,13 @@ __all__ = [
     "NashConv",
     "dealer_best_response",
     "expected_value",
+    "expected_values",
     "nashconv",
     "punter_best_response",
 ]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -287,16 +288,26 @@ def expected_value(dealer: PolicyTables, punter: PolicyTables) -> Bound:
     Raises:
         RulesError: they were tabulated for different rules.
     """
+    return expected_values(dealer, [punter])[0]
+
+
+def expected_values(dealer: PolicyTables, punters: Sequence[PolicyTables]) -> list[Bound]:
+    """Return :func:`expected_value` for several punters; faster than one at a time."""
     game = dealer.game
-    if rules_key(game.rules) != rules_key(punter.game.rules):
-        raise RulesError("the two policies were tabulated for different rules")
-    if dealer.halves is None:
-        values = game.punter_values(dealer.dealer)
-        return _exact(game.per_deal(_follow(game, values, punter.punter)))
-    halves = [_follow(game, game.punter_values(half), punter.punter) for half in dealer.halves]
-    pair = np.array(halves)
-    value, margin = game.per_deal(pair.mean(axis=0)), _margin(game, pair)
-    return Bound(value - margin, value + margin, CONFIDENCE)
+    if any(rules_key(game.rules) != rules_key(punter.game.rules) for punter in punters):
+        raise RulesError("the policies were tabulated for different rules")
+    dealers = (dealer.dealer,) if dealer.halves is None else dealer.halves
+    halves = [game.punter_values(half) for half in dealers]
+    result = []
+    for punter in punters:
+        found = np.array([_follow(game, half, punter.punter) for half in halves])
+        value = game.per_deal(found.mean(axis=0))
+        if dealer.halves is None:
+            result.append(_exact(value))
+        else:
+            margin = _margin(game, found)
+            result.append(Bound(value - margin, value + margin, CONFIDENCE))
+    return result
 
 
 def _margin(game: HeadsUpGame, pair: FloatArray) -> float:
