@@ -136,7 +136,8 @@ def train(run: Run, learner: Learner) -> bool:
     """Learn until the end, or until Ctrl-C; return whether it was the end."""
     config, workers = run.config, learner.workers
     # What resuming finds: the time that was spent before.
-    seconds = run.metrics[-1]["train_seconds"] if run.metrics else 0.0
+    before = run.metrics[-1] if run.metrics else {"train_seconds": 0.0, "cpu_seconds": 0.0}
+    seconds, cpu_seconds = before["train_seconds"], before["cpu_seconds"]
     bar = tqdm(
         total=learner.iterations,
         initial=learner.iteration,
@@ -148,13 +149,15 @@ def train(run: Run, learner: Learner) -> bool:
     with bar, Interrupt() as interrupt:
         stop = False
         while not learner.is_finished and not stop:
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             learned = learner.iterate()
             seconds += time.perf_counter() - began
+            cpu_seconds += time.process_time() - cpu_began
             metrics: dict[str, Any] = {
                 "iteration": learner.iteration,
                 "env_steps": learner.env_steps,
                 "train_seconds": seconds,
+                "cpu_seconds": cpu_seconds,
                 **learned,
             }
             if workers.is_first:

@@ -192,7 +192,7 @@ class Run:
                 f"{self.metrics_path}: expected the iterations 1 to {learner.iteration}, one a line"
             )
         for row in self.metrics:
-            for name in ("env_steps", "train_seconds", "seconds"):
+            for name in ("env_steps", "train_seconds", "cpu_seconds", "seconds"):
                 if not isinstance(row.get(name), (int, float)):
                     raise CheckpointError(
                         f"{self.metrics_path}: iteration {row['iteration']}: {name}: expected a"

@@ -159,7 +159,7 @@ def train(run: Planned) -> str:
     points = [
         {
             "env_steps": row["env_steps"],
-            "train_seconds": round(row["train_seconds"], 1),
+            "cpu_seconds": round(row["cpu_seconds"], 1),
             **{kind: found["nashconv"] for kind, found in row["nashconv"].items()},
         }
         for row in rows
@@ -176,7 +176,7 @@ def train(run: Planned) -> str:
             "seats": run.seats,
             "hidden": config["network"]["hidden"],
             "env_steps": rows[-1]["env_steps"],
-            "train_seconds": round(rows[-1]["train_seconds"], 1),
+            "cpu_seconds": round(rows[-1]["cpu_seconds"], 1),
             "points": points,
             "machine": describe_machine("torch", "numba"),
         }
@@ -274,7 +274,7 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
     """Return the table of a group's runs on a preset."""
     ends = {
         axis: min(row["points"][-1][axis] for row in rows)
-        for axis in ("env_steps", "train_seconds")
+        for axis in ("env_steps", "cpu_seconds")
     }
     lines = []
     for algorithm in ordered(rows):
@@ -293,7 +293,7 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
                     ),
                     cell([point[kind] for point in ended]),
                     f"{np.median([point['env_steps'] for point in ended]) / 1e6:.1f} M",
-                    f"{np.median([point['train_seconds'] for point in ended]):.0f} s",
+                    f"{np.median([point['cpu_seconds'] for point in ended]):.0f} s",
                 ]
             )
     lines += [
@@ -305,7 +305,7 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
         "Seeds",
         "Network",
         f"after {ends['env_steps'] / 1e6:.1f} M decisions",
-        f"after {ends['train_seconds']:.0f} s",
+        f"after {ends['cpu_seconds']:.0f} s",
         "at the end",
         "Decisions",
         "Seconds",
@@ -348,7 +348,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     figure = Figure(figsize=(11, 4.2 * len(presets)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(presets), 2, squeeze=False, sharey="row")
-    axis_names = {"env_steps": "decisions", "train_seconds": "seconds of training"}
+    axis_names = {"env_steps": "decisions", "cpu_seconds": "seconds of one core"}
     for line, preset in zip(axes, presets, strict=True):
         for panel, (axis, label) in zip(line, axis_names.items(), strict=True):
             for colour, algorithm in zip(COLOURS, ordered(rows), strict=False):

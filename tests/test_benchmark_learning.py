@@ -46,11 +46,11 @@ def test_every_run_of_the_list_can_be_configured(learning: Any) -> None:
 
 def test_curves_are_read_between_their_points(learning: Any) -> None:
     points = [
-        {"env_steps": 100, "train_seconds": 1.0, "last": 1.0},
-        {"env_steps": 400, "train_seconds": 4.0, "last": 0.25},
+        {"env_steps": 100, "cpu_seconds": 1.0, "last": 1.0},
+        {"env_steps": 400, "cpu_seconds": 4.0, "last": 0.25},
     ]
     assert learning.at(points, "env_steps", 200, "last") == pytest.approx(0.5)
-    assert learning.at(points, "train_seconds", 4.0, "last") == pytest.approx(0.25)
+    assert learning.at(points, "cpu_seconds", 4.0, "last") == pytest.approx(0.25)
     # Nothing is made up beyond the last point.
     assert learning.at(points, "env_steps", 10_000, "last") == pytest.approx(0.25)
 
@@ -66,7 +66,7 @@ def test_the_interquartile_mean_leaves_out_the_best_and_the_worst(learning: Any)
 
 def row(algorithm: str, seed: int, end: float) -> dict[str, Any]:
     points = [
-        {"env_steps": steps, "train_seconds": steps / 100, "average": end * 400 / steps}
+        {"env_steps": steps, "cpu_seconds": steps / 100, "average": end * 400 / steps}
         for steps in (100, 200, 400)
     ]
     return {
