@@ -273,8 +273,7 @@ def cell(values: Sequence[float]) -> str:
 def table(rows: list[dict[str, Any]], preset: str) -> str:
     """Return the table of a group's runs on a preset."""
     ends = {
-        axis: min(row["points"][-1][axis] for row in rows)
-        for axis in ("env_steps", "cpu_seconds")
+        axis: min(row["points"][-1][axis] for row in rows) for axis in ("env_steps", "cpu_seconds")
     }
     lines = []
     for algorithm in ordered(rows):

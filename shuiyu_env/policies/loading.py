@@ -47,6 +47,19 @@ def _equilibrium_file(path: Path, game: Game | None) -> Policy:
     return load_equilibrium(path, game.rules)
 
 
+def _onnx(path: Path, game: Game | None) -> Policy:
+    try:
+        from shuiyu_env.policies.onnx import load_onnx
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("shuiyu_env"):
+            raise
+        raise PolicyError(
+            f"{path}: reading an ONNX file needs {error.name}, which is not installed: install"
+            " shuiyu_env[onnx]"
+        ) from error
+    return load_onnx(path, game)
+
+
 def _check_zero_sum(game: Game) -> None:
     """Refuse a game of which no equilibrium is known."""
     if game.num_players != 2:
@@ -74,6 +87,7 @@ _NAMES: dict[str, Callable[[Game | None], Policy]] = {
 _SUFFIXES: dict[str, Callable[[Path, Game | None], Policy]] = {
     ".safetensors": _checkpoint,
     ".npz": _equilibrium_file,
+    ".onnx": _onnx,
 }
 
 
@@ -105,7 +119,8 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
               of the heads-up game: shipped for the presets, otherwise solved, once;
               ``"ppo-nanning-2"`` and the like were trained by that algorithm, on that
               preset, for so many seats, and come with the package (they need torch);
-            * the path of a checkpoint, ``*.safetensors``, or of an equilibrium, ``*.npz``;
+            * the path of a checkpoint, ``*.safetensors``, of an equilibrium, ``*.npz``, or of
+              an ONNX file of whatever origin, ``*.onnx``: :mod:`shuiyu_env.policies.onnx`;
             * ``"module:attribute"``: an object with a method ``probabilities``,
               or a class or function that makes one when called without arguments;
             * a policy, which is returned as it is.

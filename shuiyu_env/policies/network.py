@@ -249,11 +249,10 @@ class ActorCritic(nn.Module):
 
     def features(self, observation: Tensor) -> Tensor:
         """Return what the first layer reads, ``[B, num_features]``."""
-        size = len(observation)
         split = observation[:, self._split]
-        strengths = observation[:, self._strengths].reshape(size, 3, 2)
+        strengths = observation[:, self._strengths].reshape(-1, 3, 2)
         results = observation.index_select(1, self._outcomes)
-        results = results.reshape(size, self.layout.num_players, 3, 3)
+        results = results.reshape(-1, self.layout.num_players, 3, 3)
         features = torch.cat(
             [
                 observation.index_select(1, self._columns),
