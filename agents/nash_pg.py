@@ -45,7 +45,7 @@ class NashPGConfig(PPOConfig):
     """
 
     entropy: float = 0.05
-    final_entropy: float = 0.02
+    final_entropy: float = 0.005
     magnet: float = 0.2
     final_magnet: float = 0.2
     lag: float = 0.1

@@ -113,7 +113,7 @@ class PPOConfig:
     entropy: float = 0.2
     final_entropy: float = 0.05
     barrier: float = 0.01
-    final_barrier: float = 0.001
+    final_barrier: float = 0.0001
     value: float = 0.5
     central_critic: bool = True
     max_grad_norm: float = 0.5

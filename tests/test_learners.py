@@ -106,6 +106,21 @@ def test_every_algorithm_has_a_file_of_settings(algorithm: str) -> None:
     assert config.learner == type(config.learner)(), "defaults"
 
 
+def test_the_file_for_dahua_says_what_is_not_the_default() -> None:
+    config, _ = parse([f"--config={ROOT / 'configs' / 'nash_pg-dahua.yaml'}"])
+    assert config.algorithm == "nash_pg"
+    assert config.game.rules == "dahua"
+    listed = yaml.safe_load((ROOT / "benchmarks" / "learning.yaml").read_text())
+    settings = listed["half-hour"]["algorithms"]["nash_pg"]["dahua"]
+    for name, value in settings.items():
+        assert getattr(config.learner, name.removeprefix("nash_pg.")) == value
+    changed = {f.name for f in fields(config.learner)} - {"total_steps"}
+    default = type(config.learner)()
+    assert {
+        f"nash_pg.{n}" for n in changed if getattr(config.learner, n) != getattr(default, n)
+    } == (set(settings))
+
+
 @each_algorithm
 def test_one_seed_decides_everything(algorithm: str) -> None:
     runs = []
