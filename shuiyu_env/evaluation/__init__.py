@@ -1,7 +1,8 @@
-"""Evaluation: matches between policies, and tournaments of them."""
+"""Evaluation: matches, tournaments, and what can be gained against a policy."""
 
 from __future__ import annotations
 
+from shuiyu_env.evaluation.best_response import Gain, LowerBound, lower_bound
 from shuiyu_env.evaluation.estimate import Estimate
 from shuiyu_env.evaluation.match import (
     AgainstRow,
@@ -18,10 +19,13 @@ __all__ = [
     "Cell",
     "EntryResult",
     "Estimate",
+    "Gain",
+    "LowerBound",
     "MatchResult",
     "Standing",
     "TournamentResult",
     "against_table",
+    "lower_bound",
     "match_against",
     "play_match",
     "play_tournament",

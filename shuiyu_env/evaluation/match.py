@@ -25,6 +25,7 @@ __all__ = [
     "against_table",
     "as_list",
     "at_least",
+    "by_role",
     "check_precision",
     "distinct_names",
     "match_against",
@@ -300,15 +301,12 @@ class _Played:
 
     def result(self, num_deals: int) -> MatchResult:
         """Return the result of the first deals."""
-        table, n = self.table, self.table.game.num_players
+        table = self.table
         units, adjusted = self.units[:num_deals], self.adjusted[:num_deals]
-        results = []
-        for entry, name in enumerate(table.names):
-            deals_at = -entry % n  # the rotation that takes it to seat 0
-            dealer = adjusted[:, deals_at, entry]
-            punter = np.delete(adjusted[:, :, entry], deals_at, axis=1).mean(axis=1)
-            estimates = (dealer, punter, (dealer + punter) / 2)
-            results.append(EntryResult(name, *map(Estimate.of, estimates)))
+        results = [
+            EntryResult(name, *map(Estimate.of, by_role(adjusted, entry)))
+            for entry, name in enumerate(table.names)
+        ]
         return MatchResult(
             tuple(results),
             table.game,
@@ -349,6 +347,20 @@ class _Played:
             if array.shape != (len(self.units), n, n) or not np.isfinite(array).all():
                 raise CheckpointError(f"{path}: {name} is damaged: remove the file")
         self._saved = len(self)
+
+
+def by_role(units: npt.NDArray[Any], entry: int) -> tuple[npt.NDArray[np.float64], ...]:
+    """Return what an entry won in each deal, ``float64[N]``, as dealer, as punter and in both.
+
+    Args:
+        units: ``[N, n, n]``, by deal, rotation and entry, of a :class:`MatchResult`.
+        entry: which.
+    """
+    wide = np.asarray(units, dtype=np.float64)
+    deals_at = -entry % wide.shape[1]  # the rotation that takes it to seat 0
+    dealer = wide[:, deals_at, entry]
+    punter = np.delete(wide[:, :, entry], deals_at, axis=1).mean(axis=1)
+    return dealer, punter, (dealer + punter) / 2
 
 
 def match_against(

@@ -12,7 +12,7 @@ the play is to the equilibrium's, the less is left to chance.
 
 from __future__ import annotations
 
-__all__ = ["Control", "Table"]
+__all__ = ["Control", "Table", "equilibrium_at_hand", "is_zero_sum"]
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +28,21 @@ from shuiyu_env.evaluation.lookahead import look_ahead
 from shuiyu_env.policy import Policy, checked_probabilities, sample_actions
 
 
+def is_zero_sum(game: Game) -> bool:
+    """Whether a game is one of those that are solved: heads-up, transfers, no stakes."""
+    return game.num_players == 2 and game.reward == "transfer" and game.rules.max_stake == 1
+
+
+def equilibrium_at_hand(game: Game) -> bool:
+    """Whether an equilibrium is there without solving for it."""
+    if not is_zero_sum(game):
+        return False
+    # Compiled code that plain matches do without.
+    from shuiyu_env.exact.store import find
+
+    return bool(find(game.rules))
+
+
 @dataclass(frozen=True)
 class Control:
     """The equilibrium that control variates come from, and what it is worth to the punter."""
@@ -37,16 +52,16 @@ class Control:
 
     @classmethod
     def of(cls, game: Game, wanted: bool) -> Control | None:
+        """Return it, found or solved for, if control variates are wanted."""
         if not wanted:
             return None
-        if game.num_players != 2 or game.reward != "transfer" or game.rules.max_stake != 1:
+        if not is_zero_sum(game):
             raise ConfigError(
                 "control_variates: expected a heads-up game without stakes and with"
                 f" reward='transfer', of which an equilibrium can be known; got"
                 f" {game.num_players} seats, reward={game.reward!r},"
                 f" max_stake={game.rules.max_stake}"
             )
-        # Compiled code that plain matches do without.
         from shuiyu_env.exact.store import equilibrium_of
 
         equilibrium = equilibrium_of(game.rules)

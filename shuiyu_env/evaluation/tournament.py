@@ -47,6 +47,7 @@ from shuiyu_env.evaluation.match import (
     distinct_names,
     play_match,
 )
+from shuiyu_env.evaluation.table import equilibrium_at_hand, is_zero_sum
 from shuiyu_env.files import check_writable
 from shuiyu_env.policies.loading import load
 from shuiyu_env.policy import is_policy
@@ -248,13 +249,13 @@ def play_tournament(
     loaded = [load(entry, game) for entry in entries]
     heads_up = game.num_players == 2
     if control_variates is None:
-        control_variates = _equilibrium_at_hand(game)
+        control_variates = equilibrium_at_hand(game)
     where = None if folder is None else check_writable(Path(folder) / "match.npz").parent
     plan = _Plan(game, seed, num_deals, most_deals, precision, control_variates, where)
 
-    zero_sum = heads_up and game.reward == "transfer" and game.rules.max_stake == 1
     promising = [
-        exact and zero_sum and bool(getattr(policy, "outcomes_only", False)) for policy in loaded
+        exact and is_zero_sum(game) and bool(getattr(policy, "outcomes_only", False))
+        for policy in loaded
     ]
     # One alone has nobody to be computed against.
     exactly = [i for i, promises in enumerate(promising) if promises]
@@ -316,14 +317,6 @@ def play_tournament(
     ]
     standings.sort(key=lambda standing: -standing.mean.mean)
     return TournamentResult(game, tuple(called), frozen, tuple(standings), seed)
-
-
-def _equilibrium_at_hand(game: Game) -> bool:
-    if game.num_players != 2 or game.reward != "transfer" or game.rules.max_stake != 1:
-        return False
-    from shuiyu_env.exact.store import find
-
-    return bool(find(game.rules))
 
 
 class _Pool:
