@@ -2,13 +2,13 @@
 
 A *claim* is something said that the other side may believe, for a fixed price, or challenge,
 which brings a comparison: an open hand that was killed, a covered hand. It is *false*, a
-bluff, if the challenge would pay the challenger more than giving way. All figures are exact
-(:mod:`shuiyu_env.exact.statistics`) as far as the tables are.
+bluff, if the challenge would pay the challenger more than giving way. Of a tabulated
+policy all figures are exact (:mod:`shuiyu_env.exact.statistics`) as far as the tables are.
 """
 
 from __future__ import annotations
 
-__all__ = ["Claim", "ClaimRates", "Profile", "claims", "profile"]
+__all__ = ["Claim", "ClaimRates", "Profile", "Rates", "claims", "opened", "profile"]
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.core.actions import Action
-from shuiyu_env.core.contest import Node
+from shuiyu_env.core.contest import ContestTree, Node, Payoffs, Phase
 from shuiyu_env.core.hands import Outcome
 from shuiyu_env.exact import PolicyTables
 from shuiyu_env.exact import statistics as stats
@@ -44,10 +44,10 @@ class Claim(NamedTuple):
     challenger: str
 
 
-def claims(game: HeadsUpGame) -> Iterator[Claim]:
+def claims(tree: ContestTree) -> Iterator[Claim]:
     """Give the claims of a tree: what can be believed for a fixed price, or compared."""
-    for node in game.tree.nodes[1:]:
-        children = {action: game.tree.nodes[child] for action, child in node.children.items()}
+    for node in tree.nodes[1:]:
+        children = {action: tree.nodes[child] for action, child in node.children.items()}
         agreed = [child for child in children.values() if child.is_leaf and not child.compares]
         compared = [child for child in children.values() if child.compares]
         if len(agreed) == 1 and compared:
@@ -85,25 +85,17 @@ class ClaimRates:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What a policy does, playing itself.
+class Rates:
+    """How often a policy does what, playing itself.
 
     Attributes:
-        tables: the policy.
-        leaves: by path, fractions of all deals, by column of ``Payoffs``:
-            :func:`~shuiyu_env.exact.statistics.leaf_frequencies`.
-        punter, dealer: the same by the strength of one side's hand.
+        tree: the rules.
+        leaves: by path, fractions of all contests, by column of ``Payoffs``:
+            :func:`~shuiyu_env.exact.statistics.leaf_frequencies`, or estimates of them.
     """
 
-    tables: PolicyTables
+    tree: ContestTree
     leaves: dict[stats.Path, Floats]
-    punter: stats.Strength
-    dealer: stats.Strength
-
-    @property
-    def game(self) -> HeadsUpGame:
-        """The game it plays."""
-        return self.tables.game
 
     @cached_property
     def sums(self) -> dict[stats.Path, Floats]:
@@ -112,15 +104,15 @@ class Profile:
 
     @property
     def declared(self) -> float:
-        """The fraction of all deals that come to a declaration."""
+        """The fraction of all contests that come to a declaration."""
         return float(self.sums[()].sum())
 
     def claim_rates(self) -> list[ClaimRates]:
         """Return one entry for each claim of the rules."""
         result = []
-        for claim in claims(self.game):
-            said = self.sums[claim.path]
-            challenged = np.sum([self.sums[(*claim.path, a)] for a in claim.challenges], axis=0)
+        for claim in claims(self.tree):
+            said = self._at(claim.path)
+            challenged = np.sum([self._at((*claim.path, a)) for a in claim.challenges], axis=0)
             made, total = float(said.sum()), float(challenged.sum())
             false, caught = float(said[claim.false].sum()), float(challenged[claim.false].sum())
             result.append(
@@ -138,9 +130,9 @@ class Profile:
 
     def call_rates(self, node: Node) -> dict[Action, tuple[float, ...]]:
         """Return how often each call on an open hand is made if the dealer wins, pushes, loses."""
-        coming = np.maximum(self.sums[node.path][: len(Outcome)], 1e-300)
+        coming = np.maximum(self._at(node.path)[: len(Outcome)], 1e-300)
         return {
-            action: tuple(map(float, self.sums[(*node.path, action)][: len(Outcome)] / coming))
+            action: tuple(map(float, self._at((*node.path, action))[: len(Outcome)] / coming))
             for action in node.children
         }
 
@@ -155,6 +147,43 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain JSON values; paths as names joined by spaces."""
+        return {
+            "declared": self.declared,
+            "claims": [asdict(rates) | {"path": _text(rates.path)} for rates in self.claim_rates()],
+            "calls": {
+                _text(node.path): {
+                    action.name: list(rates) for action, rates in self.call_rates(node).items()
+                }
+                for node in opened(self.tree)
+            },
+            "actions": {_text(path): rate for path, rate in self.action_rates().items()},
+        }
+
+    def _at(self, path: stats.Path) -> Floats:
+        """Return what comes through a decision; samples may have missed it."""
+        return self.sums.get(path, np.zeros(len(Payoffs._fields)))
+
+
+@dataclass(frozen=True)
+class Profile(Rates):
+    """The same of a tabulated policy, also by the strength of the hands.
+
+    Attributes:
+        tables: the policy.
+        punter, dealer: what it does by the strength of one side's hand.
+    """
+
+    tables: PolicyTables
+    punter: stats.Strength
+    dealer: stats.Strength
+
+    @property
+    def game(self) -> HeadsUpGame:
+        """The game it plays."""
+        return self.tables.game
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain JSON values; paths as names joined by spaces."""
         by_strength = {
             side: {
                 _text(path): values.sum(axis=1).tolist()
@@ -163,19 +192,16 @@ class Profile:
             }
             for side, strength in (("punter", self.punter), ("dealer", self.dealer))
         }
-        return {
-            "declared": self.declared,
-            "claims": [asdict(rates) | {"path": _text(rates.path)} for rates in self.claim_rates()],
-            "calls": {
-                _text(contest.node.path): {
-                    action.name: list(rates)
-                    for action, rates in self.call_rates(contest.node).items()
-                }
-                for contest in self.game.opened
-            },
-            "actions": {_text(path): rate for path, rate in self.action_rates().items()},
-            "deals_by_strength": by_strength,
-        }
+        return super().to_dict() | {"deals_by_strength": by_strength}
+
+
+def opened(tree: ContestTree) -> list[Node]:
+    """Return the calls that are made on open hands."""
+    return [
+        node
+        for node in map(tree.nodes.__getitem__, tree.root.children.values())
+        if node.path[0] in tree.exposes and node.phase is Phase.CALL
+    ]
 
 
 def profile(tables: PolicyTables, bins: int = 20) -> Profile:
@@ -186,8 +212,9 @@ def profile(tables: PolicyTables, bins: int = 20) -> Profile:
         bins: how many bins of equally many deals, from weak hands to strong ones.
     """
     return Profile(
-        tables,
+        tables.game.tree,
         dict(stats.leaf_frequencies(tables)),
+        tables,
         stats.by_strength(tables, "punter", bins),
         stats.by_strength(tables, "dealer", bins),
     )

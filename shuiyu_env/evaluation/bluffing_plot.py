@@ -54,7 +54,7 @@ def draw_profile(profile: Profile) -> bytes:
     panels += [partial(_opened, node=node, sums=sums) for node in opened]
     hidden = [node for node in game.hidden if common.get(node.path)]
     panels += [partial(_hidden, profile=profile, node=node) for node in hidden]
-    said = [claim for claim in claims(game) if common.get(claim.path)]
+    said = [claim for claim in claims(game.tree) if common.get(claim.path)]
     panels.append(lambda axes: _false(axes, said, sums))
     if len(panels) % 3:
         panels.insert(0, lambda axes: _outcomes(axes, punter))

@@ -7,7 +7,7 @@ __all__ = ["call_tables", "claims_table", "markdown_table", "path_text", "percen
 from collections.abc import Mapping, Sequence
 
 from shuiyu_env.core.actions import Action
-from shuiyu_env.evaluation.bluffing import Profile
+from shuiyu_env.evaluation.bluffing import Rates, opened
 from shuiyu_env.evaluation.bluffing_plot import OUTCOME_NAMES
 
 _NONE = "–"
@@ -33,7 +33,7 @@ def percent(share: float | None) -> str:
     return f"{share:.2%}" if share >= 5e-5 else "<0.01%"
 
 
-def claims_table(profiles: Profile | Mapping[str, Profile]) -> str:
+def claims_table(profiles: Rates | Mapping[str, Rates]) -> str:
     """Return how often claims are made, false and challenged, of one policy or beside each other.
 
     Args:
@@ -60,13 +60,11 @@ def claims_table(profiles: Profile | Mapping[str, Profile]) -> str:
     return markdown_table([*head, "false ones that are", "challenges right"], rows)
 
 
-def call_tables(profiles: Profile | Mapping[str, Profile]) -> list[str]:
+def call_tables(profiles: Rates | Mapping[str, Rates]) -> list[str]:
     """Return what is called on open hands by what is true, a table for each way to open."""
     several = profiles if isinstance(profiles, Mapping) else {"": profiles}
-    game = next(iter(several.values())).game
     tables = []
-    for contest in game.opened:
-        node = contest.node
+    for node in opened(next(iter(several.values())).tree):
         rates = {name: profile.call_rates(node) for name, profile in several.items()}
         rows = [
             [f"`{action.name}`", *([name] if name else []), *map(percent, found[action])]
