@@ -84,7 +84,109 @@ def _parser() -> argparse.ArgumentParser:
     exploitability.add_argument("--seed", type=int, default=0, help="of those samples")
     exploitability.add_argument("--json", type=Path, help="file to write the result to as well")
     _add_threads(exploitability)
+
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="a report on a policy: strength, exploitability, bluffs, some hands",
+        description="Write a report on a policy: how strong it is against the reference policies"
+        " and the equilibrium, how exploitable it is, how it bluffs, and a dozen hands in detail."
+        " The folder holds report.html (one self-contained file), report.md with its pictures, and"
+        " report.json.",
+    )
+    evaluate.set_defaults(run=_evaluate)
+    evaluate.add_argument("policy", help=_POLICY)
+    _add_game(evaluate)
+    evaluate.add_argument(
+        "--out", type=Path, default=Path("report"), help="folder (default report)"
+    )
+    evaluate.add_argument(
+        "--against", action="append", metavar="POLICY", help="an opponent; may be repeated"
+    )
+    _add_deals(evaluate, 4000)
+    evaluate.add_argument(
+        "--exact",
+        default="auto",
+        help="compute exploitability: yes, no, or auto (if that takes no longer than --patience)",
+    )
+    evaluate.add_argument(
+        "--patience", type=float, default=600.0, help="seconds for --exact auto (default 600)"
+    )
+    _add_threads(evaluate)
+
+    match = commands.add_parser(
+        "match",
+        help="policies against each other on duplicate deals",
+        description="Play policies against each other, one in each seat, on duplicate deals.",
+    )
+    match.set_defaults(run=_match)
+    match.add_argument("policies", nargs="+", metavar="POLICY", help=_POLICY)
+    _add_rules(match)
+    _add_deals(match, 10_000)
+    match.add_argument(
+        "--precision", type=float, help="end once every interval is at most so many units +-"
+    )
+    match.add_argument("--plain", action="store_true", help="heads-up too without control variates")
+    match.add_argument("--state", type=Path, help="file *.npz to keep what was played and go on")
+    match.add_argument("--json", type=Path, help="file to write the result to as well")
+    _add_threads(match)
+
+    tournament = commands.add_parser(
+        "tournament",
+        help="every policy against every other",
+        description="Play every policy against every other: payoffs, ratings, alpha-rank. The"
+        " folder holds tournament.json, payoffs.csv, payoffs.png and what is needed to go on.",
+    )
+    tournament.set_defaults(run=_tournament)
+    tournament.add_argument("policies", nargs="+", metavar="POLICY", help=_POLICY)
+    _add_game(tournament)
+    tournament.add_argument(
+        "--out", type=Path, default=Path("tournament"), help="folder (default tournament)"
+    )
+    _add_deals(tournament, 500)
+    tournament.add_argument(
+        "--precision", type=float, help="play on until every interval is at most so many units +-"
+    )
+    tournament.add_argument(
+        "--sampled", action="store_true", help="compute nothing exactly, only play"
+    )
+    tournament.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)"
+    )
+
+    replay = commands.add_parser(
+        "replay",
+        help="a recorded game, step by step",
+        description="Show a recorded game (State.to_record, as JSON) step by step.",
+    )
+    replay.set_defaults(run=_replay)
+    replay.add_argument("record", type=Path, help="file *.json")
+    replay.add_argument("--seat", type=int, help="as this seat saw it; by default all cards open")
+    replay.add_argument("--step", action="store_true", help="wait for Enter after every step")
+
+    export = commands.add_parser(
+        "export",
+        help="a network as an ONNX file",
+        description="Write a trained network as an ONNX file, a policy wherever onnxruntime is.",
+    )
+    export.set_defaults(run=_export)
+    export.add_argument(
+        "policy", help="a checkpoint *.safetensors, or the name of a trained policy"
+    )
+    export.add_argument("out", type=Path, help="file *.onnx to write")
     return parser
+
+
+_POLICY = "a name, a file (*.safetensors, *.onnx, *.npz) or module:attribute"
+
+
+def _add_game(parser: argparse.ArgumentParser) -> None:
+    _add_rules(parser)
+    parser.add_argument("--seats", type=int, default=2, help="players, 2 to 13 (default 2)")
+
+
+def _add_deals(parser: argparse.ArgumentParser, default: int) -> None:
+    parser.add_argument("--deals", type=int, default=default, help=f"default {default}")
+    parser.add_argument("--seed", type=int, default=0, help="of the deals (default 0)")
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
@@ -172,11 +274,7 @@ def _exploitability(options: argparse.Namespace) -> None:
     if options.json:
         check_writable(options.json)
     policy = load(options.policy, Game(2, rules))
-    if "torch" in sys.modules:
-        import torch
-
-        # Batches are small, and several threads wait for each other more than they help.
-        torch.set_num_threads(options.threads or 1)
+    _one_thread()
     result = nashconv(
         policy,
         rules,
@@ -191,6 +289,131 @@ def _exploitability(options: argparse.Namespace) -> None:
         data: dict[str, Any] = {"policy": options.policy, "rules": rules.to_dict()}
         text = json.dumps(data | result.to_dict(), indent=2) + "\n"
         print(f"wrote {write_atomically(options.json, text.encode())}")
+
+
+def _one_thread() -> None:
+    """Batches are small, and several threads wait for each other more than they help."""
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from shuiyu_env.core.game import Game
+    from shuiyu_env.evaluation.report import check_folder, evaluate
+    from shuiyu_env.exact.plot import check_plot
+    from shuiyu_env.policies import load
+
+    game = Game(options.seats, _rules(options.rules))
+    check_plot(check_folder(options.out) / "strength.png")
+    policy = load(options.policy, game)
+    _one_thread()
+    report = evaluate(
+        policy,
+        game,
+        name=options.policy,
+        opponents=options.against,
+        num_deals=options.deals,
+        seed=options.seed,
+        exact=options.exact,
+        patience=options.patience,
+        threads=options.threads,
+        progress=True,
+    )
+    print(report.summary())
+    print(f"wrote {report.save(options.out)}")
+
+
+def _match(options: argparse.Namespace) -> None:
+    from shuiyu_env.core.game import Game
+    from shuiyu_env.evaluation.match import numbered, play_match
+    from shuiyu_env.evaluation.table import equilibrium_at_hand
+    from shuiyu_env.policies import load
+
+    game = Game(max(len(options.policies), 2), _rules(options.rules))
+    if options.json:
+        check_writable(options.json)
+    # Equal names stay one policy, which is then asked once for all its seats.
+    loaded = {spec: load(spec, game) for spec in options.policies}
+    _one_thread()
+    result = play_match(
+        [loaded[spec] for spec in options.policies],
+        game,
+        options.deals,
+        options.seed,
+        names=numbered(options.policies),
+        control_variates=not options.plain and equilibrium_at_hand(game),
+        precision=options.precision,
+        state=options.state,
+        threads=options.threads or 1,
+        progress=True,
+    )
+    print(result.table())
+    if options.json:
+        text = json.dumps(result.to_dict(), indent=1) + "\n"
+        print(f"wrote {write_atomically(options.json, text.encode())}")
+
+
+def _tournament(options: argparse.Namespace) -> None:
+    from shuiyu_env.core.game import Game
+    from shuiyu_env.evaluation import play_tournament
+    from shuiyu_env.evaluation.heat_map import draw_payoffs
+    from shuiyu_env.exact.plot import check_plot
+
+    game = Game(options.seats, _rules(options.rules))
+    check_plot(options.out / "payoffs.png")
+    result = play_tournament(
+        options.policies,
+        game,
+        options.deals,
+        options.seed,
+        exact=not options.sampled,
+        precision=options.precision,
+        folder=options.out / "matches",
+        jobs=options.jobs,
+        progress=True,
+    )
+    print(result.table())
+    text = json.dumps(result.to_dict(), indent=1) + "\n"
+    write_atomically(options.out / "tournament.json", text.encode())
+    write_atomically(options.out / "payoffs.csv", result.to_csv().encode())
+    print(f"wrote {write_atomically(options.out / 'payoffs.png', draw_payoffs(result))}")
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from shuiyu_env.core.game import Game
+    from shuiyu_env.render.steps import steps
+
+    try:
+        record = json.loads(options.record.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise RulesError(f"{options.record}: expected a JSON file with a record: {error}") from None
+    for text in steps(Game.replay(record), options.seat):
+        print(text)
+        if options.step and sys.stdin.isatty():
+            input("(Enter) ")
+        print()
+
+
+def _export(options: argparse.Namespace) -> None:
+    from shuiyu_env.core.errors import CheckpointError
+    from shuiyu_env.core.game import Game
+    from shuiyu_env.core.rules import RuleSet
+    from shuiyu_env.policies import load
+
+    try:
+        from shuiyu_env.policies.export import export_onnx
+    except ModuleNotFoundError as error:
+        raise CheckpointError(
+            f"exporting needs {error.name}, which is not installed: install shuiyu_env[onnx,train]"
+        ) from error
+    policy: Any = load(options.policy)
+    header = getattr(policy, "info", None) or {}
+    if "rules" not in header or "num_players" not in header:
+        raise CheckpointError(f"{options.policy}: only trained networks can be exported")
+    game = Game(header["num_players"], RuleSet.from_dict(header["rules"]))
+    print(f"wrote {export_onnx(policy, game, check_writable(options.out))}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Decision", "PlayedHand", "play_hands", "sampled_rates"]
+__all__ = ["Decision", "PlayedHand", "false_claims", "play_hands", "sampled_rates"]
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from shuiyu_env.core.deals import Purpose, random_words
 from shuiyu_env.core.game import Game, State
 from shuiyu_env.core.hands import Outcome, Special, compare, special_of
 from shuiyu_env.core.play import NONE, Deal, Decided
-from shuiyu_env.evaluation.bluffing import Rates
+from shuiyu_env.evaluation.bluffing import Rates, claims
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policy import Policy, checked_probabilities, sample_actions
 
@@ -28,6 +28,7 @@ class Decision:
 
     Attributes:
         seat: who decided.
+        contest: the punter whose contest it is about; the seat itself while hands are arranged.
         phase: what kind of decision it was.
         action: what was done.
         chances: ``float64[A]``, the policy's probabilities.
@@ -36,6 +37,7 @@ class Decision:
     """
 
     seat: int
+    contest: int
     phase: Phase
     action: Action
     chances: Floats
@@ -86,11 +88,35 @@ def play_hands(policy: Policy, game: Game, count: int, seed: int, name: str) -> 
         actions = sample_actions(chances, mask, drawn)
         for row, (i, state) in enumerate(zip(going, states, strict=True)):
             action = Action(int(actions[row]))
+            seat, contest = seats[row], state.deal.contest
             hands[i].decisions.append(
-                Decision(seats[row], state.phase, action, chances[row], seen[row], mask[row] != 0)
+                Decision(
+                    seat,
+                    seat if contest == NONE else contest,
+                    state.phase,
+                    action,
+                    chances[row],
+                    seen[row],
+                    mask[row] != 0,
+                )
             )
             state.apply(action)
     return hands
+
+
+def false_claims(hand: PlayedHand) -> dict[int, set[tuple[Action, ...]]]:
+    """Return, by punter, the claims of a hand that were false: bluffs."""
+    deal, tree = hand.state.deal, hand.state.game.tree
+    result: dict[int, set[tuple[Action, ...]]] = {}
+    for punter in deal.table.punters[deal.dealer]:
+        if deal.decided[punter] != Decided.BY_SPECIAL:
+            path, column = _ending(deal, punter, tree)
+            result[punter] = {
+                claim.path
+                for claim in claims(tree)
+                if claim.path == path[: len(claim.path)] and claim.false[column]
+            }
+    return result
 
 
 def sampled_rates(hands: list[PlayedHand]) -> Rates:

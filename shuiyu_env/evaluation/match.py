@@ -29,6 +29,7 @@ __all__ = [
     "check_precision",
     "distinct_names",
     "match_against",
+    "numbered",
     "play_match",
 ]
 
@@ -408,7 +409,7 @@ def match_against(
             game,
             num_deals,
             seed,
-            names=_numbered([name, *[opponent_name] * len(copies)]),
+            names=numbered([name, *[opponent_name] * len(copies)]),
             control_variates=control_variates,
             precision=precision,
             batch_size=batch_size,
@@ -450,7 +451,7 @@ def _default_name(spec: PolicySpec) -> str:
 def distinct_names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -> list[str]:
     """Return what results call the policies; by default as they were specified, numbered."""
     if names is None:
-        return _numbered([_default_name(entry) for entry in entries])
+        return numbered([_default_name(entry) for entry in entries])
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise PolicyError(f"names: expected {len(entries)} texts, one per policy, got {names!r}")
     result = list(names)
@@ -459,7 +460,7 @@ def distinct_names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -
     return result
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def numbered(names: Sequence[str]) -> list[str]:
     """Return the names, numbered where they occur more than once."""
     return [
         f"{name} ({list(names[:i]).count(name) + 1})" if list(names).count(name) > 1 else name

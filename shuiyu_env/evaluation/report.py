@@ -1,0 +1,544 @@
+"""All about one policy: how strong it is, how exploitable, how it bluffs, and a dozen hands.
+
+:func:`evaluate` does the work and returns a :class:`Report`; :meth:`Report.save` leaves
+``report.md`` with its pictures, ``report.html``, which is one self-contained file, and
+``report.json``.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EXACT", "Report", "check_folder", "evaluate"]
+
+import base64
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shuiyu_env import __version__
+from shuiyu_env.batch import BatchEnv
+from shuiyu_env.core.actions import Action
+from shuiyu_env.core.cards import HAND_SIZE
+from shuiyu_env.core.checks import check_choice
+from shuiyu_env.core.contest import Phase
+from shuiyu_env.core.errors import ConfigError
+from shuiyu_env.core.game import Game
+from shuiyu_env.core.hands import NUM_SPLITS
+from shuiyu_env.core.rules import RuleSet
+from shuiyu_env.evaluation.best_response import lower_bound
+from shuiyu_env.evaluation.bluffing import Profile, Rates, profile
+from shuiyu_env.evaluation.bluffing_plot import draw_profile
+from shuiyu_env.evaluation.hands import (
+    Decision,
+    PlayedHand,
+    false_claims,
+    play_hands,
+    sampled_rates,
+)
+from shuiyu_env.evaluation.match import AgainstRow, PolicySpec, at_least, match_against
+from shuiyu_env.evaluation.table import equilibrium_at_hand, is_zero_sum
+from shuiyu_env.evaluation.text import call_tables, claims_table, markdown_table, path_text, percent
+from shuiyu_env.exact import Bound, NashConv, PolicyTables, equilibrium_of, nashconv, tabulate
+from shuiyu_env.files import check_writable, write_atomically
+from shuiyu_env.policies.loading import load
+from shuiyu_env.policy import Policy, checked_probabilities
+from shuiyu_env.render.ansi import render_ansi
+from shuiyu_env.render.words import seat_name, units_text
+
+#: Whether exploitability is computed: where that is not too slow, in any case, or never.
+EXACT = ("auto", "yes", "no")
+
+REFERENCES = ("uniform", "honest", "cautious", "bluffer")
+_SAMPLES = 16
+_PROBE = 2048  # rows that a policy's speed is measured with,
+_PROBE_SECONDS = 10.0  # unless they take longer
+_SAMPLED_HANDS = 2000
+_HANDS_LOOKED_AT = 300
+
+
+@dataclass
+class Report:
+    """What was found out about a policy.
+
+    Attributes:
+        markdown: the text; pictures are named by their files.
+        pictures: by file name, PNG.
+        data: the figures, as plain JSON values.
+    """
+
+    markdown: str
+    pictures: dict[str, bytes] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """Return the strength and the exploitability as text."""
+        wanted = ("## How strong", "## How exploitable")
+        sections = [f"## {part}" for part in self.markdown.split("\n## ")[1:]]
+        lines = [
+            line
+            for section in sections
+            if section.startswith(wanted)
+            for line in section.splitlines()
+            if line.startswith(("##", "|")) and not line.startswith("| ---")
+        ]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """Return the text as one HTML page that holds its pictures.
+
+        Raises:
+            ConfigError: the package ``markdown`` is not installed.
+        """
+        try:
+            import markdown
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                'a page needs the package markdown: pip install "shuiyu_env[evaluate]"'
+            ) from error
+        body = markdown.markdown(self.markdown, extensions=["tables", "fenced_code", "toc"])
+        for name, picture in self.pictures.items():
+            data = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+            body = body.replace(f'src="{name}"', f'src="{data}"')
+        # Wide tables scroll by themselves instead of the page.
+        body = body.replace("<table>", '<div class="wide"><table>').replace(
+            "</table>", "</table></div>"
+        )
+        title = re.sub(r"[`#]", "", self.markdown.partition("\n")[0]).strip()
+        return _PAGE.format(title=title, body=body)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write everything into a folder, and return the page's path."""
+        folder = Path(folder)
+        page = self.html()
+        for name, picture in self.pictures.items():
+            write_atomically(folder / name, picture)
+        write_atomically(folder / "report.md", self.markdown.encode())
+        text = json.dumps(self.data, indent=1, allow_nan=False)
+        write_atomically(folder / "report.json", f"{text}\n".encode())
+        return write_atomically(folder / "report.html", page.encode())
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222; background: #fff; }}
+h1, h2, h3 {{ line-height: 1.2; }}
+h2 {{ margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .25rem .7rem; border-bottom: 1px solid #e3e3e3; text-align: left; }}
+th {{ border-bottom: 2px solid #999; }}
+code {{ background: #f3f3f3; padding: .05rem .25rem; border-radius: 3px; }}
+pre {{ background: #f6f6f6; padding: .8rem; overflow-x: auto; line-height: 1.35; }}
+pre code {{ background: none; padding: 0; }}
+img {{ max-width: 100%; height: auto; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def evaluate(
+    policy: PolicySpec,
+    game: Game | str | RuleSet | Mapping[str, Any] = "nanning",
+    *,
+    name: str | None = None,
+    opponents: Sequence[PolicySpec] | None = None,
+    num_deals: int = 4000,
+    seed: int = 0,
+    exact: str = "auto",
+    patience: float = 600.0,
+    hands: int = 12,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Report:
+    """Return all about a policy.
+
+    Args:
+        policy: the policy, or what :func:`~shuiyu_env.policies.load` takes.
+        game: the game, or the rules of a heads-up one.
+        name: what the report calls it; by default as it was specified.
+        opponents: whom it meets; by default the reference policies, heads-up also the
+            equilibrium, if it is at hand.
+        num_deals: duplicate deals against each of them, and for a lower bound.
+        seed: of all deals.
+        exact: whether exploitability and bluffing are computed from tables of the policy,
+            heads-up: ``"yes"``, ``"no"`` or, with ``"auto"``, if asking the policy everything
+            takes no longer than ``patience``. Otherwise there is a lower bound, and
+            what is counted in hands that were played.
+        patience: seconds.
+        hands: how many hands are shown.
+        threads: threads of exact computations; ``None``: all that there are.
+        progress: whether to show progress bars (if tqdm is installed).
+
+    Raises:
+        PolicyError: a policy that cannot be loaded, or that answers with something unusable.
+        RulesError, DealError, ConfigError: an argument out of range.
+    """
+    if not isinstance(game, Game):
+        game = Game(2, game)
+    check_choice("exact", exact, EXACT)
+    if exact == "yes" and not is_zero_sum(game):
+        raise ConfigError(
+            "exact: exploitability is computed heads-up only, with reward='transfer' and without"
+            " stakes: leave it at 'auto'"
+        )
+    num_deals, seed = at_least(2, "num_deals", num_deals), at_least(None, "seed", seed)
+    hands = at_least(0, "hands", hands)
+    called = name or (str(policy) if isinstance(policy, (str, os.PathLike)) else "policy")
+    player = load(policy, game)
+    known = equilibrium_at_hand(game)
+    if opponents is None:
+        opponents = [*REFERENCES, *(["equilibrium"] if known else [])]
+    speed = _probe(player, game, called)
+
+    parts = [_head(called, game, num_deals, seed)]
+    report = Report("")
+    report.data = {
+        "shuiyu_env": __version__,
+        "policy": called,
+        "rules": game.rules.to_dict(),
+        "num_players": game.num_players,
+        "reward": game.reward,
+        "num_deals": num_deals,
+        "seed": seed,
+    }
+    rows = match_against(
+        player,
+        opponents,
+        game,
+        num_deals,
+        seed,
+        name=called,
+        control_variates=known,
+        progress=progress,
+    )
+    report.data["matches"] = [row.to_dict() for row in rows]
+    report.pictures["strength.png"] = _draw_strength(rows)
+    parts.append(_strength(rows, known))
+
+    tables, why = _tables(player, game, called, exact, patience, speed, threads, progress)
+    if tables is None:
+        bound = lower_bound(
+            player, game, num_deals, seed, name=called, validation_deals=max(2, num_deals // 4),
+            progress=progress,
+        )  # fmt: skip
+        report.data["lower_bound"] = bound.to_dict()
+        parts.append(_bounded(bound, why))
+    else:
+        found = nashconv(tables)
+        report.data["nashconv"] = found.to_dict()
+        parts.append(_exploitability(found))
+
+    played = play_hands(player, game, max(_SAMPLED_HANDS, hands), seed, called)
+    beside: dict[str, Rates] = {}
+    if tables is None:
+        beside[called] = sampled_rates(played)
+    else:
+        mine = profile(tables)
+        beside[called] = mine
+        report.pictures["bluffing.png"] = draw_profile(mine)
+    if known:
+        theirs = profile(equilibrium_of(game.rules).policy_tables())
+        beside["equilibrium"] = theirs
+        if tables is not None:
+            report.pictures["bluffing-equilibrium.png"] = draw_profile(theirs)
+    report.data["bluffing"] = {label: rates.to_dict() for label, rates in beside.items()}
+    parts.append(_bluffing(beside, called, len(played) if tables is None else 0))
+    if hands:
+        parts.append(_hands(played, hands, equilibrium_of(game.rules) if known else None))
+    report.markdown = "\n\n".join(part.strip() for part in parts) + "\n"
+    return report
+
+
+def check_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return a folder that a report can be written into; better known before the work."""
+    return check_writable(Path(folder) / "report.html").parent
+
+
+def _probe(policy: Policy, game: Game, name: str) -> float:
+    """Return seconds per row that a policy takes; what is unusable comes to light at once."""
+    env = BatchEnv(game, _PROBE, seed=0)
+    seconds = 0.0
+    # A few first, for what is slow; and once more, for what only starts slowly.
+    for size, last in ((8, False), (8, True), (_PROBE, True)):
+        began = time.perf_counter()
+        checked_probabilities(policy, env.observation[:size], env.action_mask[:size], name)
+        seconds = (time.perf_counter() - began) / size
+        if last and seconds * _PROBE > _PROBE_SECONDS:
+            break
+    return seconds
+
+
+def _tables(
+    policy: Policy,
+    game: Game,
+    name: str,
+    exact: str,
+    patience: float,
+    speed: float,
+    threads: int | None,
+    progress: bool,
+) -> tuple[PolicyTables | None, str]:
+    """Return the policy's tables, or why there are none."""
+    made = getattr(policy, "policy_tables", None)
+    if not is_zero_sum(game):
+        return None, (
+            "It is computed heads-up only, for rewards that are transfers and without stakes."
+        )
+    if exact == "no":
+        return None, "Its exact computation was not asked for."
+    if callable(made):
+        return made(), ""
+    deck, tree = game.rules.deck.size, game.tree
+    points = comb(deck, HAND_SIZE) * NUM_SPLITS
+    asked = sum(
+        _SAMPLES if node.path and node.path[0] in tree.exposes else 1
+        for node in tree.nodes
+        if not node.is_leaf
+    )
+    seconds = points * asked * speed
+    if exact == "auto" and seconds > patience:
+        return None, (
+            f"Asking the policy about all hands would take about {seconds / 3600:.1f} hours"
+            f" ({speed * 1e6:.0f} microseconds a row), which is more than the {patience:.0f}"
+            " seconds that were allowed."
+        )
+    tables = tabulate(
+        policy,
+        game.rules,
+        samples=_SAMPLES,
+        seed=0,
+        name=name,
+        threads=threads,
+        progress=progress,
+    )
+    return tables, ""
+
+
+def _head(name: str, game: Game, num_deals: int, seed: int) -> str:
+    rules = game.rules.name or "own rules"
+    table = "heads-up" if game.num_players == 2 else f"{game.num_players} seats"
+    return (
+        f"# `{name}` on `{rules}`, {table}\n\n"
+        f"shuiyu_env {__version__}; rewards: {game.reward}; {num_deals} duplicate deals against"
+        f" each opponent, seed {seed}. Units per deal; intervals are 95 %."
+    )
+
+
+def _strength(rows: Sequence[AgainstRow], controlled: bool) -> str:
+    lines = [
+        [f"`{row.opponent}`", *map(str, (row.result.dealer, row.result.punter, row.result.both))]
+        for row in rows
+    ]
+    how = (
+        " Luck is taken out by control variates from the equilibrium, which changes no expectation."
+        if controlled
+        else ""
+    )
+    many = rows[0].match.game.num_players > 2 if rows else False
+    among = " It sits once, among copies of the opponent, in every seat in turn." if many else ""
+    return (
+        "## How strong is it?\n\n"
+        f"Every deal is played with the seats exchanged.{among}{how}\n\n"
+        f"{markdown_table(['Against', 'as dealer', 'as punter', 'both roles'], lines)}\n"
+        "![What it wins from each opponent](strength.png)"
+    )
+
+
+def _draw_strength(rows: Sequence[AgainstRow]) -> bytes:
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(9.0, 1.2 + 0.5 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    axes.axvline(0.0, color="#999999", linewidth=0.8)
+    styles = (("dealer", "#4477aa", 0.2), ("punter", "#ee7733", 0.0), ("both", "#222222", -0.2))
+    for role, colour, offset in styles:
+        found = [getattr(row.result, role) for row in rows]
+        axes.errorbar(
+            [estimate.mean for estimate in found],
+            [len(rows) - 1 - i + offset for i in range(len(rows))],
+            xerr=[estimate.high - estimate.mean for estimate in found],
+            fmt="o",
+            markersize=4,
+            capsize=2,
+            color=colour,
+            label="both roles" if role == "both" else f"as {role}",
+        )
+    axes.set_yticks(range(len(rows)), [row.opponent for row in reversed(rows)])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel("units per deal, 95 % intervals")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def _exploitability(found: NashConv) -> str:
+    exact = found.nashconv.exact
+    how = (
+        "Computed exactly, over all deals."
+        if exact
+        else "Its answers to open hands were sampled, so that these are intervals"
+        f" ({found.nashconv.confidence:.0%})."
+    )
+    rows = [
+        ["value to the punter, playing itself", _bound(found.value, "+")],
+        ["a best response gains as dealer", _bound(found.dealer_gain)],
+        ["a best response gains as punter", _bound(found.punter_gain)],
+        ["NashConv, both together", _bound(found.nashconv)],
+        ["exploitability, half of it", _bound(found.exploitability)],
+    ]
+    return (
+        f"## How exploitable is it?\n\n{how} An equilibrium has NashConv 0.\n\n"
+        f"{markdown_table(['Exact' if exact else 'Interval', 'units per deal'], rows)}"
+    )
+
+
+def _bound(bound: Bound, sign: str = "") -> str:
+    if bound.exact:
+        return f"{bound.low:{sign}.4f}"
+    return f"{bound.low:{sign}.4f} to {bound.high:{sign}.4f}"
+
+
+def _bounded(bound: Any, why: str) -> str:
+    rows = [
+        [
+            f"one {role} gains at least",
+            f"{gain.low:+.4f}",
+            f"`{gain.responder}`",
+            str(gain.test),
+        ]
+        for role, gain in (("dealer", bound.dealer_gain), ("punter", bound.punter_gain))
+    ]
+    rows.append(["both together at least", f"{bound.nashconv:+.4f}", "", ""])
+    head = ["Lower bound (one-sided, 95 %)", "units per deal", "by", "which gained"]
+    return (
+        f"## How exploitable is it?\n\n{why} So this is a lower bound: several ways to play against"
+        " it were tried, the best was chosen on deals of its own and then tested once, on"
+        f" {bound.num_deals} fresh ones. The truth may be far above, and is not to be compared with"
+        f" exact values.\n\n{markdown_table(head, rows)}"
+    )
+
+
+def _bluffing(rates: Mapping[str, Rates], name: str, sampled: int) -> str:
+    how = (
+        f"Of `{name}`: counted in {sampled} deals that it played against itself, so that rare"
+        " claims are uncertain."
+        if sampled
+        else "Exact, over all deals of the policy against itself."
+    )
+    beside = {f"`{label}`": one for label, one in rates.items()}
+    parts = [
+        "## How does it bluff?",
+        f"{how} A claim is something said that the other side may believe, for a fixed price, or"
+        " challenge. It is false, a bluff, if the challenge would have paid better.",
+        claims_table(beside),
+    ]
+    for table in call_tables(beside):
+        parts += ["What the dealer calls on an open hand, by what is true:", table]
+    one = next(iter(rates.values()))
+    lines = []
+    for path in one.action_rates():
+        if len(path) == 1:
+            shares = [percent(each.action_rates().get(path, 0.0)) for each in rates.values()]
+            lines.append([path_text(path), *shares])
+    parts += ["What punters declare:", markdown_table(["Declaration", *beside], lines)]
+    if isinstance(one, Profile):
+        parts.append(
+            "What it does by the strength of the hand, which is the chance that its split wins"
+            " both groups:\n\n![Its play by strength](bluffing.png)"
+        )
+        if len(rates) > 1:
+            parts.append("The equilibrium:\n\n![The equilibrium's](bluffing-equilibrium.png)")
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def _hands(played: list[PlayedHand], count: int, equilibrium: Policy | None) -> str:
+    """Return some hands, step by step."""
+    looked_at = played[:_HANDS_LOOKED_AT]
+    wanted: dict[int, list[float]] = {}
+    if equilibrium is not None:
+        decisions = [decision for hand in looked_at for decision in hand.decisions]
+        answers = checked_probabilities(
+            equilibrium,
+            np.stack([d.observation for d in decisions]),
+            np.stack([d.mask for d in decisions]),
+            "equilibrium",
+        )
+        at = 0
+        for i, hand in enumerate(looked_at):
+            rows = answers[at : at + len(hand.decisions)]
+            at += len(rows)
+            wanted[i] = [float(row[d.action]) for row, d in zip(rows, hand.decisions, strict=True)]
+        apart = {i: _distance(looked_at[i].decisions, wanted[i]) for i in wanted}
+        shown = sorted(sorted(apart, key=lambda i: -apart[i])[:count])
+        how = (
+            f"Of the first {len(looked_at)} deals that it played against itself, those in which it"
+            " said what was most unlike the equilibrium; this is not a typical sample."
+        )
+    else:
+        shown = list(range(min(count, len(looked_at))))
+        how = "The first deals that it played against itself."
+    parts = [_hand(i, looked_at[i], wanted.get(i)) for i in shown]
+    return "\n\n".join(["## Some hands", how, *parts])
+
+
+def _distance(decisions: Sequence[Decision], wanted: Sequence[float]) -> float:
+    """Return how far a hand's most unlikely choice is from another policy's probability of it."""
+    # Not in how it arranges: splits may be as good as each other.
+    return max(
+        (
+            abs(float(decision.chances[decision.action]) - p)
+            for decision, p in zip(decisions, wanted, strict=True)
+            if decision.phase not in (Phase.ARRANGE, Phase.REARRANGE)
+        ),
+        default=0.0,
+    )
+
+
+def _hand(number: int, hand: PlayedHand, wanted: list[float] | None) -> str:
+    deal = hand.state.deal
+    bluffs = false_claims(hand)
+    said: dict[int, tuple[Action, ...]] = {}
+    rows = []
+    for k, decision in enumerate(hand.decisions):
+        remark = ""
+        if decision.phase in (Phase.DECLARE, Phase.CALL, Phase.REPLY):
+            path = (*said.get(decision.contest, ()), decision.action)
+            said[decision.contest] = path
+            remark = " (a bluff)" if path in bluffs.get(decision.contest, ()) else ""
+        role = ", the dealer" if decision.seat == deal.dealer else ""
+        row = [
+            f"{seat_name(decision.seat)}{role}",
+            decision.phase.name.lower(),
+            f"`{decision.action.name}`{remark}",
+            percent(float(decision.chances[decision.action])),
+        ]
+        rows.append(row if wanted is None else [*row, percent(wanted[k])])
+    head = ["Seat", "decision", "action", "probability"]
+    head += ["in the equilibrium"] if wanted is not None else []
+    paid = ", ".join(units_text(reward) for reward in deal.rewards)
+    return (
+        f"### Deal {number}: {paid}\n\n```text\n{render_ansi(hand.state.view(None))}\n```\n\n"
+        f"{markdown_table(head, rows)}"
+    )
