@@ -58,10 +58,14 @@ def draw_profile(profile: Profile) -> bytes:
     panels.append(lambda axes: _false(axes, said, sums))
     if len(panels) % 3:
         panels.insert(0, lambda axes: _outcomes(axes, punter))
-    figure: Any = Figure(figsize=(13.0, 4.1 * (len(panels) // 3)), layout="constrained")
-    for axes, panel in zip(figure.subplots(len(panels) // 3, 3).flat, panels, strict=True):
+    lines = -(-len(panels) // 3)
+    figure: Any = Figure(figsize=(13.0, 4.1 * lines), layout="constrained")
+    places = list(figure.subplots(lines, 3).flat)
+    for axes, panel in zip(places, panels, strict=False):
         axes.set_xlim(0, 100)
         panel(axes)
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
