@@ -12,9 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shuiyu_env import Game
 from shuiyu_env.cli import main
+from shuiyu_env.core.cards import card_text
 from shuiyu_env.exact import load_equilibrium
 from shuiyu_env.exact.solver import Solver
+from shuiyu_env.observation import layout_of
+from shuiyu_env.policies.checkpoint import save_policy
+from shuiyu_env.policies.network import ActorCritic
 
 TINY = '{"preset": "dahua", "deck": {"ranks": 2, "suits": 4}}'
 
@@ -141,3 +146,90 @@ def test_the_module_is_the_command() -> None:
     )
     assert result.returncode == 2
     assert np.isin("solve", result.stderr.split()) or "COMMAND" in result.stderr
+
+
+def test_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "report"
+    words = ["evaluate", "bluffer", "--rules", TINY, "--out", str(out), "--deals", "20"]
+    assert main([*words, "--against", "honest", "--against", "uniform"]) == 0
+    printed = capsys.readouterr().out
+    assert "| `honest` |" in printed
+    assert "NashConv" in printed
+    assert str(out / "report.html") in printed
+    assert json.loads((out / "report.json").read_text())["policy"] == "bluffer"
+    assert main([*words, "--seats", "3"]) == 2  # eight cards are too few
+    assert main([*words, "--exact", "maybe"]) == 2
+    assert "expected one of" in capsys.readouterr().err
+
+
+def test_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state, out = tmp_path / "match.npz", tmp_path / "match.json"
+    words = ["match", "honest", "honest", "uniform", "--rules", "dahua", "--deals", "30"]
+    assert main([*words, "--state", str(state), "--json", str(out)]) == 0
+    printed = capsys.readouterr().out
+    names = [entry["name"] for entry in json.loads(out.read_text())["entries"]]
+    assert names == ["honest (1)", "honest (2)", "uniform"]
+    assert "control variates" not in printed
+    assert state.exists()
+    assert main(["match", "honest", "uniform", "--rules", "dahua", "--deals", "30"]) == 0
+    assert "control variates" in capsys.readouterr().out
+    assert main(["match", "honest", "uniform", "--deals", "30", "--plain"]) == 0
+    assert "control variates" not in capsys.readouterr().out
+    assert main(["match", "honest"]) == 2
+    assert "expected 2 entries" in capsys.readouterr().err
+
+
+def test_tournament(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "all"
+    words = ["tournament", "honest", "bluffer", "uniform", "--rules", TINY, "--deals", "20"]
+    assert main([*words, "--out", str(out), "--jobs", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "alpha-rank" in printed
+    data = json.loads((out / "tournament.json").read_text())
+    assert all(cell["exact"] for cell in data["cells"])
+    assert (out / "payoffs.csv").read_text().count("\n") == 7
+    assert (out / "payoffs.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*words, "--out", str(out), "--jobs", "1", "--sampled"]) == 0
+    data = json.loads((out / "tournament.json").read_text())
+    assert not any(cell["exact"] for cell in data["cells"])
+    assert main(["tournament", "honest", "--out", str(out)]) == 2
+    assert "two or more" in capsys.readouterr().err
+
+
+def test_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = Game(3, "dahua", rounds=2).new_state(4)
+    while not state.is_terminal:
+        state.apply(state.legal_actions()[0])
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps(state.to_record()))
+    assert main(["replay", str(record)]) == 0
+    printed = capsys.readouterr().out
+    # The beginning, every decision, and the second deal's beginning.
+    assert printed.count("Shuiyu (dahua), 3 seats, whole table") == len(state.history) + 2
+    assert printed.count("The deal is settled") == 2
+    assert "??" not in printed
+    assert main(["replay", str(record), "--seat", "1"]) == 0
+    seen = capsys.readouterr().out
+    assert "seen by player_1" in seen
+    assert "??" in seen
+    assert "player_0: something face down" in seen
+    assert "player_1: SPLIT 0" in seen
+    hidden = [card_text(card) for card in state.finished[0].hands[0]]
+    beginning = seen.partition("player_0: ")[0]
+    assert not any(card in beginning for card in hidden)
+    assert main(["replay", str(record), "--seat", "7"]) == 2
+    record.write_text("{")
+    assert main(["replay", str(record)]) == 2
+    assert "expected a JSON file" in capsys.readouterr().err
+    assert main(["replay", str(tmp_path / "none.json")]) == 2
+
+
+def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    game = Game(2, "dahua")
+    checkpoint = save_policy(tmp_path / "net.safetensors", ActorCritic(layout_of(game)), game)
+    out = tmp_path / "net.onnx"
+    assert main(["export", str(checkpoint), str(out)]) == 0
+    assert main(["match", str(out), str(checkpoint), "--rules", "dahua", "--deals", "10"]) == 0
+    assert main(["export", "honest", str(out)]) == 2
+    assert "only trained networks" in capsys.readouterr().err
+    assert main(["export", str(checkpoint), str(tmp_path / "net.bin")]) == 2
