@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXACT", "Report", "check_folder", "evaluate"]
+__all__ = ["EXACT", "REFERENCES", "Report", "check_folder", "evaluate"]
 
 import base64
 import io
