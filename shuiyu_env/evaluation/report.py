@@ -139,7 +139,8 @@ h1, h2, h3 {{ line-height: 1.2; }}
 h2 {{ margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }}
 .wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }}
-th, td {{ white-space: nowrap; padding: .25rem .7rem; border-bottom: 1px solid #e3e3e3; text-align: left; }}
+th, td {{ padding: .25rem .7rem; border-bottom: 1px solid #e3e3e3; text-align: left;
+          white-space: nowrap; }}
 th {{ border-bottom: 2px solid #999; }}
 code {{ background: #f3f3f3; padding: .05rem .25rem; border-radius: 3px; }}
 pre {{ background: #f6f6f6; padding: .8rem; overflow-x: auto; line-height: 1.35; }}

@@ -7,14 +7,14 @@ copies of the other, in every seat in turn.
 
 The payoff matrix is the result. Three numbers for each policy make it shorter, each in its
 own way: the mean payoff over all opponents, which depends on who takes part; the rating of
-openskill's Plackett-Luce model after duplicate deals that are won, lost or drawn, which
-does not look at how much; heads-up, the mass of the policy in alpha-rank (Omidshafiei et
+openskill's Plackett-Luce model after short matches of some duplicate deals, which looks at
+who won them and not at how much; heads-up, the mass of the policy in alpha-rank (Omidshafiei et
 al., "alpha-Rank: Multi-agent evaluation by evolution", 2019), which knows of cycles.
 """
 
 from __future__ import annotations
 
-__all__ = ["Cell", "Standing", "TournamentResult", "play_tournament"]
+__all__ = ["RATED_DEALS", "Cell", "Standing", "TournamentResult", "play_tournament"]
 
 import csv
 import hashlib
@@ -52,6 +52,9 @@ from shuiyu_env.files import check_writable
 from shuiyu_env.policies.loading import load
 from shuiyu_env.policy import is_policy
 from shuiyu_env.progress import progress_bar
+
+#: Duplicate deals that make up a match of which only the winner is looked at.
+RATED_DEALS = 20
 
 #: What an infinite pressure of selection is short of, so that every policy keeps some mass.
 _MUTATION = 0.01
@@ -211,7 +214,7 @@ def play_tournament(
         policies: at least two, each a policy or what :func:`~shuiyu_env.policies.load` takes.
         game: the game (of one round), or the rules of a heads-up one.
         num_deals: duplicate deals that every two policies play, at least 2; ratings are made
-            of these.
+            of these, :data:`RATED_DEALS` at a time.
         seed: an integer; decides deals and actions.
         names: how results and errors name the policies.
         exact: whether heads-up, of policies that promise ``outcomes_only`` (see
@@ -298,11 +301,15 @@ def play_tournament(
                     result.dealer, result.punter, result.both, False, match.num_deals
                 )
     frozen = tuple(map(tuple, cells))
-    # By pair and deal: what the first won more than the others did on the average.
+    # By pair and short match: what the first won more than the others did on the average.
     won = {}
+    starts = np.arange(0, num_deals, RATED_DEALS)
     for pair in pairs:
-        totals = done[pair].units[:num_deals].sum(axis=1, dtype=np.float64)
-        won[pair] = totals[:, 0] - totals[:, 1:].mean(axis=1)
+        match = done[pair]
+        units = match.units if match.adjusted is None else match.adjusted
+        totals = units[:num_deals].astype(np.float64).sum(axis=1)
+        more = totals[:, 0] - totals[:, 1:].mean(axis=1)
+        won[pair] = np.add.reduceat(more, starts).round(9)
     ratings = _ratings(len(entries), won)
     masses = _alpha_rank(_matrix(frozen)) if heads_up else None
     standings = [
@@ -449,9 +456,9 @@ def _mean(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _ratings(
-    size: int, won: Mapping[tuple[int, int], npt.NDArray[np.float64]]
+    size: int, won: Mapping[tuple[int, int], npt.NDArray[np.floating[Any]]]
 ) -> list[tuple[float, float]] | None:
-    """Return openskill's ratings after all deals, played deal by deal by all pairs."""
+    """Return openskill's ratings after all short matches, one of every pair after the other."""
     try:
         from openskill.models import PlackettLuce
     except ModuleNotFoundError:
