@@ -22,6 +22,7 @@ from shuiyu_env.exact import equilibrium_of, expected_values, tabulate
 from shuiyu_env.exact.heads_up import heads_up_game
 from shuiyu_env.files import write_atomically
 from shuiyu_env.policies import available, load
+from shuiyu_env.policies.reference import Bluffer, Honest
 
 PAGE = ROOT / "docs" / "evaluation.md"
 PICTURES = ROOT / "docs" / "evaluation"
@@ -32,6 +33,30 @@ DEALS = 4000  # that variances are measured with
 MATCHES, SHORT = 100, 300  # repeated matches, and deals of each
 WIDTH = 0.02  # of a tournament's intervals, units to either side
 LIMIT = 300.0  # seconds
+
+
+def timid() -> Bluffer:
+    """Bluffs one time in ten."""
+    return Bluffer(rate=0.1)
+
+
+def bold() -> Bluffer:
+    """Bluffs every other time."""
+    return Bluffer(rate=0.5)
+
+
+def sceptic() -> Honest:
+    """Believes little."""
+    return Honest(confidence=0.3)
+
+
+def trusting() -> Honest:
+    """Believes much."""
+    return Honest(confidence=0.7)
+
+
+#: What a tournament of ten is filled up with.
+OTHERS = tuple(f"{Path(__file__).stem}:{name}" for name in ("timid", "bold", "sceptic", "trusting"))
 
 
 def exact_results(names: Sequence[str], preset: str) -> dict[str, float]:
@@ -147,7 +172,8 @@ def variance(networks: Sequence[str]) -> str:
 def tournament(networks: Sequence[str]) -> str:
     """A tournament of ten policies, timed."""
     preset = "nanning"
-    policies = [*REFERENCES, *[n for n in networks if "/" in n or n.endswith(f"-{preset}-2")]][:10]
+    trained = [name for name in networks if "/" in name or name.endswith(f"-{preset}-2")]
+    policies = [*REFERENCES, *trained, *OTHERS][:10]
     began = time.perf_counter()
     result = play_tournament(policies, preset, 500, precision=WIDTH, jobs=2, progress=True)
     seconds = time.perf_counter() - began

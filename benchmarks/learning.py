@@ -7,8 +7,8 @@
 
 Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
 seed), each a call of ``train.py`` with one thread, two at a time. A run that was interrupted
-is resumed. Of each algorithm, preset and number of seats the policy of the first seed ships
-with the package, whatever came out. Every point of every run is kept in
+is resumed. Of each algorithm, preset and number of seats the policy of the longest run's first
+seed ships with the package, whatever came out. Every point of every run is kept in
 ``docs/benchmark/runs.jsonl``, a line a run, from which the page is made; nothing is chosen
 among checkpoints.
 
@@ -56,7 +56,7 @@ NAMES = {
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
 TRAINED = ROOT / "shuiyu_env" / "policies" / "trained"
-SHIPPED = ("four-minutes", "house", "four-seats")
+SHIPPED = ("half-hour", "four-minutes", "house", "four-seats")
 DEALS = 4000  # of each match at larger tables
 RESAMPLES = 10_000
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,14 +45,24 @@ def check(path: Path, data: Any) -> None:
         refuse(f"expected num_deals {DEALS}, got {data.get('num_deals')!r}")
     if resolve_rules(data.get("rules", {})) not in PRESETS.values():
         refuse("expected the rules of a preset")
-    met = {row["opponent"] for row in data.get("matches", [])}
-    missing = sorted({*REFERENCES, "equilibrium"} - met)
-    if missing:
-        refuse(f"there is no match against {', '.join(missing)}")
-    if "nashconv" not in data and "lower_bound" not in data:
-        refuse("expected nashconv or lower_bound")
     if not isinstance(data["submission"].get("name"), str):
         refuse("submission: expected a name")
+    for key, text in data["submission"].items():
+        if not isinstance(text, str) or re.search(r"[|\n<>]", text):
+            refuse(f"submission: {key}: expected a text without |, <, > and line breaks")
+    try:
+        met = {row["opponent"] for row in data["matches"] if row["both"]["mean"] is not None}
+        missing = sorted({*REFERENCES, "equilibrium"} - met)
+        if missing:
+            refuse(f"there is no match against {', '.join(missing)}")
+        if "nashconv" in data:
+            float(data["nashconv"]["nashconv"]["low"])
+        elif "lower_bound" in data:
+            float(data["lower_bound"]["nashconv"])
+        else:
+            refuse("expected nashconv or lower_bound")
+    except (TypeError, KeyError, ValueError) as error:
+        refuse(f"not as the command writes it ({type(error).__name__}: {error})")
 
 
 def reports(folder: Path = FOLDER) -> list[dict[str, Any]]:
@@ -99,7 +110,9 @@ def _exact(known: dict[str, Any] | None) -> str:
     if known is None:
         return ""
     low, high = known["low"], known["high"]
-    return f"{low:.2g}" if low == high else f"{low:.4f} to {high:.4f}"
+    if low < high:
+        return f"{low:.4f} to {high:.4f}"
+    return f"{low:.4f}" if low >= 0.001 else f"{low:.1e}"
 
 
 def page(data: Sequence[dict[str, Any]]) -> str:
@@ -140,7 +153,10 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="make what is missing of what ships")
     if parser.parse_args().run:
         run()
-    write_section("leaderboard", page(reports()), PAGE)
+    try:
+        write_section("leaderboard", page(reports()), PAGE)
+    except ConfigError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

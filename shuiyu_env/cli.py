@@ -9,7 +9,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ShuiyuError, OSError) as error:
         print(f"shuiyu {options.command}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"shuiyu {options.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        what = "".join(["interrupted", *map(str, interrupt.args)])
+        print(f"shuiyu {options.command}: {what}", file=sys.stderr)
         return 130
     return 0
 
@@ -128,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     match.add_argument("--plain", action="store_true", help="heads-up too without control variates")
     match.add_argument("--state", type=Path, help="file *.npz to keep what was played and go on")
     match.add_argument("--json", type=Path, help="file to write the result to as well")
-    _add_threads(match)
+    match.add_argument("--threads", type=int, default=1, help="that step the games (default 1)")
 
     tournament = commands.add_parser(
         "tournament",
@@ -291,6 +293,15 @@ def _exploitability(options: argparse.Namespace) -> None:
         print(f"wrote {write_atomically(options.json, text.encode())}")
 
 
+@contextmanager
+def _hint(text: str) -> Iterator[None]:
+    """Say something more if what follows is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(text) from None
+
+
 def _one_thread() -> None:
     """Batches are small, and several threads wait for each other more than they help."""
     if "torch" in sys.modules:
@@ -337,18 +348,19 @@ def _match(options: argparse.Namespace) -> None:
     # Equal names stay one policy, which is then asked once for all its seats.
     loaded = {spec: load(spec, game) for spec in options.policies}
     _one_thread()
-    result = play_match(
-        [loaded[spec] for spec in options.policies],
-        game,
-        options.deals,
-        options.seed,
-        names=numbered(options.policies),
-        control_variates=not options.plain and equilibrium_at_hand(game),
-        precision=options.precision,
-        state=options.state,
-        threads=options.threads or 1,
-        progress=True,
-    )
+    with _hint("; what was played is kept: call it again to go on" if options.state else ""):
+        result = play_match(
+            [loaded[spec] for spec in options.policies],
+            game,
+            options.deals,
+            options.seed,
+            names=numbered(options.policies),
+            control_variates=not options.plain and equilibrium_at_hand(game),
+            precision=options.precision,
+            state=options.state,
+            threads=options.threads,
+            progress=True,
+        )
     print(result.table())
     if options.json:
         text = json.dumps(result.to_dict(), indent=1) + "\n"
@@ -363,17 +375,18 @@ def _tournament(options: argparse.Namespace) -> None:
 
     game = Game(options.seats, _rules(options.rules))
     check_plot(options.out / "payoffs.png")
-    result = play_tournament(
-        options.policies,
-        game,
-        options.deals,
-        options.seed,
-        exact=not options.sampled,
-        precision=options.precision,
-        folder=options.out / "matches",
-        jobs=options.jobs,
-        progress=True,
-    )
+    with _hint("; what was played is kept: call it again to go on"):
+        result = play_tournament(
+            options.policies,
+            game,
+            options.deals,
+            options.seed,
+            exact=not options.sampled,
+            precision=options.precision,
+            folder=options.out / "matches",
+            jobs=options.jobs,
+            progress=True,
+        )
     print(result.table())
     text = json.dumps(result.to_dict(), indent=1) + "\n"
     write_atomically(options.out / "tournament.json", text.encode())

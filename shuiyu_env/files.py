@@ -23,6 +23,9 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         problem = "it is a folder" if path.is_dir() else ""
+        if path.exists() and not path.is_file() and not problem:
+            # Writing goes by renaming, which would replace a device.
+            problem = "it is no regular file"
         if not os.access(path.parent, os.W_OK):
             problem = f"{path.parent} cannot be written to"
     except (OSError, ValueError) as error:

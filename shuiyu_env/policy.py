@@ -113,10 +113,11 @@ def checked_probabilities(
         answer = policy.probabilities(observation, action_mask)
     except ShuiyuError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        what = " ".join(str(error).split())
         _check(
             np.zeros(len(legal), dtype=np.bool_),
-            f"it failed with {type(error).__name__}: {error}",
+            f"it failed with {type(error).__name__}: {what}",
             name,
             observation,
             legal,
@@ -143,7 +144,11 @@ def checked_probabilities(
         (np.all(np.isfinite(result), axis=1), "the probabilities are not finite"),
         (np.all(result >= 0.0, axis=1), "a probability is negative"),
         (np.all((result <= 0.0) | legal, axis=1), "an illegal action has a probability"),
-        (np.less_equal(error_of_sum, SUM_TOLERANCE), "the probabilities do not sum to 1"),
+        (
+            np.less_equal(error_of_sum, SUM_TOLERANCE),
+            f"the probabilities do not sum to 1 (within {SUM_TOLERANCE}; half precision is too"
+            " coarse)",
+        ),
     ):
         _check(good, problem, name, observation, legal, seats, result)
     return result
@@ -200,7 +205,7 @@ def _check(
     legal: npt.NDArray[np.bool_],
     seats: npt.ArrayLike | None,
     answer: npt.NDArray[np.float64] | None = None,
-    cause: Exception | None = None,
+    cause: BaseException | None = None,
 ) -> None:
     """Raise a :class:`PolicyError` about the first row that is not good, if there is one."""
     if good.all():
@@ -217,7 +222,7 @@ def _check(
     legal_names = [_name(a) for a in np.flatnonzero(legal[row]).tolist()]
     text = f"policy {name!r}, {', '.join(where)}: {problem}; legal: {', '.join(legal_names)}"
     if answer is not None:
-        shown = [a for a in range(legal.shape[1]) if legal[row, a] or answer[row, a] != 0.0]
+        shown = [a for a in range(legal.shape[1]) if legal[row, a] or abs(answer[row, a]) > 0.0]
         text += "; got " + ", ".join(f"{_name(a)} {answer[row, a]:.6g}" for a in shown)
         text += f", sum {answer[row].sum():.6g}"
     raise PolicyError(text) from cause

@@ -83,6 +83,12 @@ def test_nothing_is_gained_against_an_equilibrium() -> None:
     assert bound.nashconv < 0.01
 
 
+def test_any_seed_will_do() -> None:
+    for seed in (-1, 2**70):
+        bound = lower_bound("uniform", SMALL, 40, seed, validation_deals=20, particles=4)
+        assert bound.dealer_gain.low < bound.dealer_gain.test.mean
+
+
 def test_it_is_reproducible_and_does_not_depend_on_batches() -> None:
     game = Game(3, "nanning")
     policy = Honest()
@@ -122,6 +128,8 @@ def test_errors_say_what_is_wrong() -> None:
         lower_bound(Broken(), "dahua", 4, name="mine", validation_deals=2)
     with pytest.raises(PolicyError, match="responders: expected at least one"):
         lower_bound("honest", "dahua", 4, responders=[], particles=0)
+    with pytest.raises(PolicyError, match="responders: expected a list"):
+        lower_bound("honest", "dahua", 4, responders="honest")
     with pytest.raises(DealError, match="validation_deals"):
         lower_bound("honest", "dahua", 4, validation_deals=1)
     with pytest.raises(PolicyError, match="did you mean"):

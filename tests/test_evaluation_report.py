@@ -102,12 +102,59 @@ def test_a_slow_policy_is_not_asked_everything(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
     policy = Slow()
     report = evaluate(policy, SMALL, opponents=["uniform"], num_deals=8, hands=1)
-    assert "Asking the policy about all hands would take" in report.markdown
+    assert "Asking the policy everything would take" in report.markdown
     assert "lower_bound" in report.data
     exact = evaluate(policy, SMALL, opponents=["uniform"], num_deals=8, hands=1, exact="yes")
     assert "nashconv" in exact.data
     never = evaluate("honest", SMALL, opponents=["uniform"], num_deals=8, hands=1, exact="no")
-    assert "was not asked for" in never.markdown
+    assert "was not to be computed" in never.markdown
+
+
+def test_what_is_random_or_remembers_is_not_called_exact() -> None:
+    class Dice(Opaque):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rng = np.random.default_rng(0)
+
+        def probabilities(self, observation: Any, action_mask: Any) -> Any:
+            weights = np.asarray(action_mask) * self.rng.uniform(0.1, 1.0, np.shape(action_mask))
+            return weights / weights.sum(axis=1, keepdims=True)
+
+    report = evaluate(Dice(), SMALL, opponents=["uniform"], num_deals=8, hands=1)
+    assert "Asked twice about the same it answers differently" in report.markdown
+    assert "nashconv" not in report.data
+    with pytest.raises(PolicyError, match="asked twice about the same hands"):
+        evaluate(Dice(), SMALL, opponents=["uniform"], num_deals=8, exact="yes")
+
+
+@pytest.mark.parametrize(
+    "name", ["a` <img src=x> `b", "</title><script>alert(1)</script>", "x|y\nz"]
+)
+def test_no_name_breaks_the_page(name: str) -> None:
+    report = evaluate(Uniform(), SMALL, name=name, opponents=["uniform"], num_deals=4, hands=1)
+    page = report.html()
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert page.count("<title>") == page.count("</title>") == 1
+    heads = [line for line in report.markdown.splitlines() if line.startswith("# ")]
+    assert len(heads) == 1
+
+
+def test_a_policy_of_that_name_is_not_the_equilibrium() -> None:
+    report = evaluate(
+        Uniform(), "dahua_house", name="equilibrium", opponents=["uniform"], num_deals=4, hands=0
+    )
+    mine = report.data["bluffing"]["equilibrium"]["claims"]
+    theirs = report.data["bluffing"]["the equilibrium"]["claims"]
+    assert mine != theirs
+
+
+def test_an_older_reports_pictures_go(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"opponents": ["uniform"], "num_deals": 4, "hands": 0}
+    evaluate("honest", SMALL, **settings).save(tmp_path)
+    assert (tmp_path / "bluffing.png").exists()
+    evaluate("honest", SMALL, exact="no", **settings).save(tmp_path)
+    assert not (tmp_path / "bluffing.png").exists()
 
 
 @pytest.mark.parametrize(
@@ -116,6 +163,8 @@ def test_a_slow_policy_is_not_asked_everything(monkeypatch: pytest.MonkeyPatch) 
         ({"exact": "perhaps"}, RulesError, "exact"),
         ({"num_deals": 1}, DealError, "num_deals"),
         ({"hands": -1}, DealError, "hands"),
+        ({"opponents": []}, PolicyError, "opponents: expected at least one"),
+        ({"patience": float("nan")}, ConfigError, "patience"),
         ({"opponents": ["honset"]}, PolicyError, "did you mean 'honest'"),
         ({"policy": "nobody:nothing"}, PolicyError, "no module 'nobody'"),
     ],

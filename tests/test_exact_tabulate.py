@@ -23,7 +23,14 @@ from shuiyu_env.core.hands import NUM_SPLITS, Outcome, compare, legal_splits, sp
 from shuiyu_env.core.rules import PRESETS, RuleSet
 from shuiyu_env.exact.heads_up import DealerTables, HeadsUpGame, PolicyTables, heads_up_game
 from shuiyu_env.exact.rearrange import outcome_triples
-from shuiyu_env.exact.tabulation import _Questions, _Rows, _Spot, _Spots, tabulate
+from shuiyu_env.exact.tabulation import (
+    _Questions,
+    _Rows,
+    _Spot,
+    _Spots,
+    count_questions,
+    tabulate,
+)
 from shuiyu_env.observation import infer_layout, layout_of
 from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform
@@ -629,3 +636,23 @@ def test_the_full_deck() -> None:
     difference = game.per_deal(worth(tables.dealer)) - game.per_deal(worth(exact.dealer))
     assert 0.0 < error < 0.01
     assert abs(difference) < 4 * error
+
+
+@pytest.mark.parametrize("deck", [Deck(ranks=3, suits=4), Deck(ranks=5, suits=4)])
+@pytest.mark.parametrize("preset", ["nanning", "dahua_house"])
+def test_questions_are_counted_before_they_are_asked(preset: str, deck: Deck) -> None:
+    class Counting(Bluffer):
+        asked = 0
+
+        def probabilities(self, observation: Any, action_mask: Any) -> Any:
+            self.asked += len(action_mask)
+            return super().probabilities(observation, action_mask)
+
+    rules = replace(PRESETS[preset], deck=deck)
+    for outcomes_only in (True, False):
+        policy = Counting()
+        policy.outcomes_only = outcomes_only  # type: ignore[misc]
+        tabulate(policy, rules, samples=4)
+        counted = count_questions(policy, rules, samples=4)
+        # Some are asked again, to see whether promises are kept.
+        assert policy.asked - 10_000 <= counted <= policy.asked * 3.2 + 5000

@@ -61,7 +61,7 @@ def test_exact_values_and_lower_bounds_stand_apart(script: Any) -> None:
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines[4:]]
     # A bound, however small, comes after what is known.
     assert [row[0] for row in rows] == ["between", "[mine](https://example.org)", "slow"]
-    assert [row[1] for row in rows] == ["0.1000 to 0.2000", "0.5", ""]
+    assert [row[1] for row in rows] == ["0.1000 to 0.2000", "0.5000", ""]
     assert [row[2] for row in rows] == ["", "", "at least 0.0100"]
 
 
@@ -75,6 +75,11 @@ def test_exact_values_and_lower_bounds_stand_apart(script: Any) -> None:
         ({"matches": []}, "no match against bluffer, cautious, equilibrium"),
         ({"nashconv": None}, "x"),
         ({"submission": {}}, "expected a name"),
+        ({"submission": {"name": "a | b"}}, "name: expected a text without"),
+        ({"submission": {"name": "a", "learned_from": 5}}, "learned_from: expected a text"),
+        ({"matches": 5}, "not as the command writes it"),
+        ({"matches": [{}]}, "not as the command writes it"),
+        ({"nashconv": {"nashconv": None}}, "not as the command writes it"),
         ({"submission": None}, "expected a report with a key 'submission'"),
     ],
 )

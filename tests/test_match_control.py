@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -228,6 +229,13 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     state = tmp_path / "match.npz"
     play_match(PAIR, "dahua", 20, state=state)
     whole = state.read_bytes()
+    for k in range(40):
+        data = bytearray(whole)
+        data[len(whole) * k // 40] ^= 0x10
+        state.write_bytes(data)
+        # Some bytes do not matter.
+        with contextlib.suppress(CheckpointError):
+            play_match(PAIR, "dahua", 20, state=state)
     for damaged in (whole[:100], b"", b"x" * 100):
         state.write_bytes(damaged)
         with pytest.raises(CheckpointError, match="cannot be read as the state"):
@@ -247,6 +255,9 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     [
         ({"precision": 0.0}, "precision: expected a number of units above 0, got 0.0"),
         ({"precision": float("nan")}, "precision"),
+        ({"precision": "x"}, "precision"),
+        ({"precision": True}, "precision"),
+        ({"state": 5}, "expected a file ending in .npz, got 5"),
         ({"control_variates": True, "game": Game(2, reward="drinks")}, "reward='drinks'"),
         ({"control_variates": True, "game": Game(2, RuleSet(max_stake=2))}, "max_stake=2"),
         ({"state": "match.json"}, "expected a file ending in .npz"),

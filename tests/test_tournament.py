@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import sys
@@ -17,7 +18,7 @@ from shuiyu_env import PRESETS, Deck, Game
 from shuiyu_env.core.errors import ConfigError, DealError, PolicyError
 from shuiyu_env.core.rules import resolve_rules
 from shuiyu_env.evaluation import TournamentResult, play_match, play_tournament
-from shuiyu_env.evaluation.tournament import _alpha_rank, _digest, _mean, _ratings
+from shuiyu_env.evaluation.tournament import _alpha_rank, _digest, _mean, _Plan, _ratings
 from shuiyu_env.exact import expected_value, tabulate
 from shuiyu_env.policies import load
 from shuiyu_env.policies.reference import Bluffer, Uniform
@@ -154,31 +155,51 @@ def test_json_and_csv_hold_every_cell(exact: TournamentResult) -> None:
         assert row["exact"] == "True"
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    class Once(Opaque):
-        calls = 0
+MODULE = """
+from shuiyu_env.policies.reference import Bluffer
 
-        def probabilities(self, observation: Any, action_mask: Any) -> Any:
-            Once.calls += 1
-            return super().probabilities(observation, action_mask)
 
-    settings: dict[str, Any] = {"num_deals": 20, "names": ["a", "b"], "folder": tmp_path / "kept"}
-    first = play_tournament([Once(), "uniform"], SMALL, **settings)
-    asked = Once.calls
+class Counting(Bluffer):
+    outcomes_only = False
+    calls = 0
+
+    def probabilities(self, observation, action_mask):
+        Counting.calls += 1
+        return super().probabilities(observation, action_mask)
+"""
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "counted.py").write_text(MODULE)
+    folder = tmp_path / "kept"
+    players = ["counted:Counting", "uniform"]
+    first = play_tournament(players, SMALL, 20, folder=folder)
+    counting: Any = importlib.import_module("counted").Counting
+    asked = counting.calls
     assert asked > 0
-    second = play_tournament([Once(), "uniform"], SMALL, **settings)
-    assert Once.calls == asked
-    assert second == first
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert play_tournament(players, SMALL, 20, folder=folder) == first
+    assert counting.calls == asked
+    # Other settings, and another policy under the same name, are other matches.
+    play_tournament(players, SMALL, 20, seed=1, folder=folder)
+    assert counting.calls > asked
+    assert len(list(folder.iterdir())) == 2
+    (tmp_path / "counted.py").write_text(MODULE.replace("Bluffer", "Honest"))
+    play_tournament(players, SMALL, 20, folder=folder)
+    assert len(list(folder.iterdir())) == 3
+    # An object could be anything.
+    play_tournament([Opaque(), "uniform"], SMALL, 20, folder=folder)
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_a_file_that_has_changed_is_another_policy(tmp_path: Path) -> None:
     file = tmp_path / "policy"
+    plan = _Plan(Game(2, SMALL), 0, 10, 10, None, False)
     file.write_bytes(b"1")
-    before = _digest([file, "honest"], ["a", "b"])
-    assert before == _digest([str(file), "honest"], ["a", "b"])
+    before = _digest([file, "honest"], ["a", "b"], plan)
+    assert before == _digest([str(file), "honest"], ["a", "b"], plan)
     file.write_bytes(b"2")
-    assert before != _digest([file, "honest"], ["a", "b"])
+    assert before != _digest([file, "honest"], ["a", "b"], plan)
 
 
 def test_it_is_played_until_it_is_precise() -> None:
@@ -215,6 +236,7 @@ def test_processes_change_nothing() -> None:
         ({"policies": "honest"}, PolicyError, "expected a list"),
         ({"policies": ["honest", "hones"]}, PolicyError, "did you mean 'honest'"),
         ({"names": ["a"]}, PolicyError, "names: expected 2 texts"),
+        ({"names": ["a", "a"]}, PolicyError, "names: expected different ones"),
         ({"num_deals": 1}, DealError, "num_deals"),
         ({"jobs": 0}, DealError, "jobs"),
         ({"precision": -1.0}, ConfigError, "precision"),

@@ -29,7 +29,15 @@ from shuiyu_env.core.errors import PolicyError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import DECLARATIONS, RuleSet
 from shuiyu_env.evaluation.estimate import Estimate, student_t
-from shuiyu_env.evaluation.match import MatchResult, PolicySpec, at_least, by_role, play_match
+from shuiyu_env.evaluation.match import (
+    MatchResult,
+    PolicySpec,
+    as_list,
+    at_least,
+    by_role,
+    distinct_names,
+    play_match,
+)
 from shuiyu_env.evaluation.table import equilibrium_at_hand
 from shuiyu_env.observation import CALLS, REPLIES, layout_of
 from shuiyu_env.policies.loading import load
@@ -106,7 +114,8 @@ class LocalBestResponse:
 
     def __init__(self, policy: Policy, game: Game, particles: int = 128, seed: int = 0) -> None:
         self.policy, self.particles = policy, at_least(1, "particles", particles)
-        self.seed = at_least(None, "seed", seed)
+        # As for deals, any integer, modulo 2**64.
+        self.seed = at_least(None, "seed", seed) % 2**64
         self.game = Game(game.num_players, game.rules, reward=game.reward)
         self.layout = layout_of(self.game)
 
@@ -322,7 +331,9 @@ def lower_bound(
     if responders is None:
         responders = ["uniform", "honest", "cautious", "bluffer"]
         responders += ["equilibrium"] if equilibrium_at_hand(game) else []
-    tried: dict[str, Policy] = {str(r): load(r, game) for r in responders}
+    specs = as_list("responders", responders)
+    labels = distinct_names(specs, None)
+    tried = {label: load(spec, game) for label, spec in zip(labels, specs, strict=True)}
     if particles:
         tried[_LOCAL] = LocalBestResponse(player, game, particles, seed)
     if not tried:

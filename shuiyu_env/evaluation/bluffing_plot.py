@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["OUTCOME_NAMES", "draw_profile"]
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from shuiyu_env.core.actions import Action
 from shuiyu_env.core.contest import Node
 from shuiyu_env.core.hands import Outcome
 from shuiyu_env.evaluation.bluffing import Claim, Profile, claims
+from shuiyu_env.evaluation.figures import png
 from shuiyu_env.exact import statistics as stats
 from shuiyu_env.exact.heads_up import HeadsUpGame
 
@@ -66,9 +66,7 @@ def draw_profile(profile: Profile) -> bytes:
         panel(axes)
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return png(figure)
 
 
 def _edges(bins: int) -> Floats:

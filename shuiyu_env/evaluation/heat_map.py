@@ -4,11 +4,11 @@ from __future__ import annotations
 
 __all__ = ["draw_payoffs"]
 
-import io
 from typing import Any
 
 import numpy as np
 
+from shuiyu_env.evaluation.figures import png
 from shuiyu_env.evaluation.tournament import TournamentResult
 
 
@@ -45,6 +45,4 @@ def draw_payoffs(result: TournamentResult) -> bytes:
     rules = result.game.rules.name or "own rules"
     axes.set_title(f"{rules}, {result.game.num_players} seats", loc="left", fontsize=10)
     figure.colorbar(image, ax=axes, label="units per deal, both roles")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return png(figure)

@@ -38,7 +38,6 @@ import json
 import math
 import os
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -63,6 +62,8 @@ PolicySpec = str | os.PathLike[str] | Policy
 #: How often, at most, the state of a match is written.
 _SAVE_SECONDS = 20.0
 _STATE_VERSION = 1
+#: More than any deal pays.
+_MOST_UNITS = 1e4
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,8 @@ class _Played:
         """Return nothing yet, or what a file holds."""
         if path is None:
             return cls(table, None)
+        if not isinstance(path, (str, os.PathLike)):
+            raise ConfigError(f"state: expected a file ending in .npz, got {path!r}")
         played = cls(table, check_writable(path))
         if Path(path).suffix != ".npz":
             raise ConfigError(f"state: expected a file ending in .npz, got {path}")
@@ -328,25 +331,32 @@ class _Played:
         self._saved = len(self)
 
     def _load(self, path: Path) -> None:
+        n = self.table.game.num_players
         try:
             with np.load(path, allow_pickle=False) as file:
                 match = json.loads(str(file["match"]))
-                self.units, self.adjusted = file["units"], file["adjusted"]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+                arrays = [np.asarray(file[name]) for name in ("units", "adjusted")]
+        # Of a damaged file anything may be raised.
+        except Exception as error:
             raise CheckpointError(
-                f"{path}: cannot be read as the state of a match: {error}"
+                f"{path}: cannot be read as the state of a match ({type(error).__name__}: {error}):"
+                " remove the file, or name another"
             ) from None
         for key, value in self._match.items():
-            if not isinstance(match, dict) or match.get(key) != value:
-                found = match.get(key) if isinstance(match, dict) else None
+            found = match.get(key) if isinstance(match, dict) else None
+            if found != value:
                 raise CheckpointError(
                     f"{path}: expected the state of this match, with {key} {value!r}, got"
                     f" {found!r}: name another file, or remove this one"
                 )
-        n = self.table.game.num_players
-        for name, array in (("units", self.units), ("adjusted", self.adjusted)):
-            if array.shape != (len(self.units), n, n) or not np.isfinite(array).all():
-                raise CheckpointError(f"{path}: {name} is damaged: remove the file")
+        units, adjusted = arrays
+        for name, array in (("units", units), ("adjusted", adjusted)):
+            shaped = array.ndim == 3 and array.shape == (len(units), n, n)
+            if not shaped or array.dtype.kind != "f" or not (np.abs(array) < _MOST_UNITS).all():
+                raise CheckpointError(
+                    f"{path}: {name} is damaged: remove the file, or name another"
+                )
+        self.units, self.adjusted = units, adjusted
         self._saved = len(self)
 
 
@@ -433,7 +443,8 @@ def against_table(rows: Sequence[AgainstRow]) -> str:
 
 def check_precision(precision: float | None) -> None:
     """Refuse what is no width of an interval."""
-    if precision is not None and not 0.0 < precision < math.inf:
+    number = isinstance(precision, (int, float)) and not isinstance(precision, bool)
+    if precision is not None and not (number and 0.0 < precision < math.inf):
         raise ConfigError(f"precision: expected a number of units above 0, got {precision!r}")
 
 
@@ -457,6 +468,8 @@ def distinct_names(entries: Sequence[PolicySpec], names: Sequence[str] | None) -
     result = list(names)
     if len(result) != len(entries) or not all(isinstance(name, str) for name in result):
         raise PolicyError(f"names: expected {len(entries)} texts, one per policy, got {names!r}")
+    if len(set(result)) < len(result):
+        raise PolicyError(f"names: expected different ones, got {names!r}")
     return result
 
 

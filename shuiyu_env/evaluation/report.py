@@ -10,14 +10,13 @@ from __future__ import annotations
 __all__ = ["EXACT", "REFERENCES", "Report", "check_folder", "evaluate"]
 
 import base64
-import io
+import html
 import json
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,15 @@ import numpy as np
 from shuiyu_env import __version__
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.actions import Action
-from shuiyu_env.core.cards import HAND_SIZE
 from shuiyu_env.core.checks import check_choice
 from shuiyu_env.core.contest import Phase
-from shuiyu_env.core.errors import ConfigError
+from shuiyu_env.core.errors import ConfigError, PolicyError
 from shuiyu_env.core.game import Game
-from shuiyu_env.core.hands import NUM_SPLITS
 from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.evaluation.best_response import lower_bound
 from shuiyu_env.evaluation.bluffing import Profile, Rates, profile
 from shuiyu_env.evaluation.bluffing_plot import draw_profile
+from shuiyu_env.evaluation.figures import png
 from shuiyu_env.evaluation.hands import (
     Decision,
     PlayedHand,
@@ -43,13 +41,22 @@ from shuiyu_env.evaluation.hands import (
     play_hands,
     sampled_rates,
 )
-from shuiyu_env.evaluation.match import AgainstRow, PolicySpec, at_least, match_against
+from shuiyu_env.evaluation.match import AgainstRow, PolicySpec, as_list, at_least, match_against
 from shuiyu_env.evaluation.table import equilibrium_at_hand, is_zero_sum
 from shuiyu_env.evaluation.text import call_tables, claims_table, markdown_table, path_text, percent
-from shuiyu_env.exact import Bound, NashConv, PolicyTables, equilibrium_of, nashconv, tabulate
+from shuiyu_env.exact import (
+    Bound,
+    Equilibrium,
+    NashConv,
+    PolicyTables,
+    equilibrium_of,
+    nashconv,
+    tabulate,
+)
+from shuiyu_env.exact.tabulation import count_questions
 from shuiyu_env.files import check_writable, write_atomically
 from shuiyu_env.policies.loading import load
-from shuiyu_env.policy import Policy, checked_probabilities
+from shuiyu_env.policy import SUM_TOLERANCE, Policy, checked_probabilities
 from shuiyu_env.render.ansi import render_ansi
 from shuiyu_env.render.words import seat_name, units_text
 
@@ -58,9 +65,13 @@ EXACT = ("auto", "yes", "no")
 
 REFERENCES = ("uniform", "honest", "cautious", "bluffer")
 _SAMPLES = 16
-_PROBE = 2048  # rows that a policy's speed is measured with,
-_PROBE_SECONDS = 10.0  # unless they take longer
+_PROBES = (8, 64, 512, 4096)  # rows that a policy's speed is measured with,
+_PROBE_SECONDS = 2.0  # up to those that take so long
 _SAMPLED_HANDS = 2000
+_PICTURES = ("strength.png", "bluffing.png", "bluffing-equilibrium.png")
+#: Questions, roughly, that a lower bound asks for each deal and each further seat.
+_QUESTIONS_A_DEAL = 4500
+_FEWEST_DEALS = 50
 _HANDS_LOOKED_AT = 300
 
 
@@ -111,7 +122,7 @@ class Report:
         body = body.replace("<table>", '<div class="wide"><table>').replace(
             "</table>", "</table></div>"
         )
-        title = re.sub(r"[`#]", "", self.markdown.partition("\n")[0]).strip()
+        title = html.escape(re.sub(r"[`#]", "", self.markdown.partition("\n")[0]).strip())
         return _PAGE.format(title=title, body=body)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -120,6 +131,9 @@ class Report:
         page = self.html()
         for name, picture in self.pictures.items():
             write_atomically(folder / name, picture)
+        for name in _PICTURES:
+            if name not in self.pictures:  # an older report's
+                (folder / name).unlink(missing_ok=True)
         write_atomically(folder / "report.md", self.markdown.encode())
         text = json.dumps(self.data, indent=1, allow_nan=False)
         write_atomically(folder / "report.json", f"{text}\n".encode())
@@ -202,9 +216,15 @@ def evaluate(
         )
     num_deals, seed = at_least(2, "num_deals", num_deals), at_least(None, "seed", seed)
     hands = at_least(0, "hands", hands)
-    called = name or (str(policy) if isinstance(policy, (str, os.PathLike)) else "policy")
+    if not isinstance(patience, (int, float)) or not patience > 0.0:
+        raise ConfigError(f"patience: expected seconds, more than 0, got {patience!r}")
+    called = str(policy) if isinstance(policy, (str, os.PathLike)) else "policy"
+    called = _plain(called if name is None else str(name))
     player = load(policy, game)
     known = equilibrium_at_hand(game)
+    opponents = None if opponents is None else as_list("opponents", opponents)
+    if opponents == []:
+        raise PolicyError("opponents: expected at least one")
     if opponents is None:
         opponents = [*REFERENCES, *(["equilibrium"] if known else [])]
     speed = _probe(player, game, called)
@@ -234,10 +254,18 @@ def evaluate(
     report.pictures["strength.png"] = _draw_strength(rows)
     parts.append(_strength(rows, known))
 
-    tables, why = _tables(player, game, called, exact, patience, speed, threads, progress)
+    steady = _is_function(player, game, called)
+    tables, why = (
+        None,
+        ("Asked twice about the same it answers differently, so that nothing is exact."),
+    )
+    if steady or exact == "yes":
+        tables, why = _tables(player, game, called, exact, patience, speed, threads, progress)
     if tables is None:
+        cost = _QUESTIONS_A_DEAL * (game.num_players - 1) * max(speed, 1e-9)
+        deals = min(num_deals, max(_FEWEST_DEALS, int(patience / cost)))
         bound = lower_bound(
-            player, game, num_deals, seed, name=called, validation_deals=max(2, num_deals // 4),
+            player, game, deals, seed, name=called, validation_deals=max(2, deals // 4),
             progress=progress,
         )  # fmt: skip
         report.data["lower_bound"] = bound.to_dict()
@@ -245,19 +273,21 @@ def evaluate(
     else:
         found = nashconv(tables)
         report.data["nashconv"] = found.to_dict()
-        parts.append(_exploitability(found))
+        promises = bool(getattr(player, "outcomes_only", False))
+        parts.append(_exploitability(found, promises))
 
     played = play_hands(player, game, max(_SAMPLED_HANDS, hands), seed, called)
     beside: dict[str, Rates] = {}
+    other = "the equilibrium" if called == "equilibrium" else "equilibrium"
     if tables is None:
         beside[called] = sampled_rates(played)
     else:
         mine = profile(tables)
         beside[called] = mine
         report.pictures["bluffing.png"] = draw_profile(mine)
-    if known:
+    if known and not isinstance(player, Equilibrium):
         theirs = profile(equilibrium_of(game.rules).policy_tables())
-        beside["equilibrium"] = theirs
+        beside[other] = theirs
         if tables is not None:
             report.pictures["bluffing-equilibrium.png"] = draw_profile(theirs)
     report.data["bluffing"] = {label: rates.to_dict() for label, rates in beside.items()}
@@ -268,23 +298,52 @@ def evaluate(
     return report
 
 
+def _plain(name: str) -> str:
+    """Return a name that breaks no table, heading or code span."""
+    text = " ".join(name.split()).replace("`", "'").replace("|", "¦")
+    return text or "policy"
+
+
 def check_folder(folder: str | os.PathLike[str]) -> Path:
     """Return a folder that a report can be written into; better known before the work."""
     return check_writable(Path(folder) / "report.html").parent
 
 
+def _is_function(policy: Policy, game: Game, name: str) -> bool:
+    """Return whether a policy answers the same question the same way, also in another order."""
+    env = BatchEnv(game, _PROBES[1], seed=1)
+    order = np.arange(_PROBES[1])
+    answers = [
+        checked_probabilities(
+            policy, env.observation[rows].copy(), env.action_mask[rows].copy(), name
+        )[rows]
+        for rows in (order, order[::-1])
+    ]
+    return bool(np.abs(answers[0] - answers[1]).max() <= SUM_TOLERANCE)
+
+
 def _probe(policy: Policy, game: Game, name: str) -> float:
     """Return seconds per row that a policy takes; what is unusable comes to light at once."""
-    env = BatchEnv(game, _PROBE, seed=0)
+    env = BatchEnv(game, max(_PROBES), seed=0)
     seconds = 0.0
-    # A few first, for what is slow; and once more, for what only starts slowly.
-    for size, last in ((8, False), (8, True), (_PROBE, True)):
+    # The first more than once, for what only starts slowly.
+    for size in (_PROBES[0], *_PROBES):
         began = time.perf_counter()
-        checked_probabilities(policy, env.observation[:size], env.action_mask[:size], name)
-        seconds = (time.perf_counter() - began) / size
-        if last and seconds * _PROBE > _PROBE_SECONDS:
+        checked_probabilities(
+            policy, env.observation[:size].copy(), env.action_mask[:size].copy(), name
+        )
+        taken = time.perf_counter() - began
+        seconds = taken / size
+        if size > _PROBES[0] and taken > _PROBE_SECONDS:
             break
     return seconds
+
+
+def _time(seconds: float) -> str:
+    """Return a time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.3g} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _tables(
@@ -301,25 +360,19 @@ def _tables(
     made = getattr(policy, "policy_tables", None)
     if not is_zero_sum(game):
         return None, (
-            "It is computed heads-up only, for rewards that are transfers and without stakes."
+            "What a best response gains is computed heads-up only, for rewards that are transfers"
+            " and without stakes."
         )
     if exact == "no":
-        return None, "Its exact computation was not asked for."
-    if callable(made):
-        return made(), ""
-    deck, tree = game.rules.deck.size, game.tree
-    points = comb(deck, HAND_SIZE) * NUM_SPLITS
-    asked = sum(
-        _SAMPLES if node.path and node.path[0] in tree.exposes else 1
-        for node in tree.nodes
-        if not node.is_leaf
-    )
-    seconds = points * asked * speed
+        return None, "What a best response gains was not to be computed."
+    if callable(made) and isinstance(tables := made(), PolicyTables):
+        return tables, ""
+    seconds = count_questions(policy, game.rules, _SAMPLES) * speed
     if exact == "auto" and seconds > patience:
         return None, (
-            f"Asking the policy about all hands would take about {seconds / 3600:.1f} hours"
-            f" ({speed * 1e6:.0f} microseconds a row), which is more than the {patience:.0f}"
-            " seconds that were allowed."
+            f"Asking the policy everything would take about {_time(seconds)}"
+            f" ({speed * 1e6:.0f} microseconds a row), more than the {_time(patience)} that were"
+            " allowed."
         )
     tables = tabulate(
         policy,
@@ -345,7 +398,10 @@ def _head(name: str, game: Game, num_deals: int, seed: int) -> str:
 
 def _strength(rows: Sequence[AgainstRow], controlled: bool) -> str:
     lines = [
-        [f"`{row.opponent}`", *map(str, (row.result.dealer, row.result.punter, row.result.both))]
+        [
+            f"`{_plain(row.opponent)}`",
+            *map(str, (row.result.dealer, row.result.punter, row.result.both)),
+        ]
         for row in rows
     ]
     how = (
@@ -355,9 +411,10 @@ def _strength(rows: Sequence[AgainstRow], controlled: bool) -> str:
     )
     many = rows[0].match.game.num_players > 2 if rows else False
     among = " It sits once, among copies of the opponent, in every seat in turn." if many else ""
+    turns = among or " Every deal is played twice, with the seats exchanged."
     return (
         "## How strong is it?\n\n"
-        f"Every deal is played with the seats exchanged.{among}{how}\n\n"
+        f"{turns.strip()}{how}\n\n"
         f"{markdown_table(['Against', 'as dealer', 'as punter', 'both roles'], lines)}\n"
         "![What it wins from each opponent](strength.png)"
     )
@@ -389,15 +446,14 @@ def _draw_strength(rows: Sequence[AgainstRow]) -> bytes:
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return png(figure)
 
 
-def _exploitability(found: NashConv) -> str:
+def _exploitability(found: NashConv, promises: bool) -> str:
     exact = found.nashconv.exact
     how = (
-        "Computed exactly, over all deals."
+        "Computed exactly, over all deals"
+        + (", relying on the policy's promise `outcomes_only`." if promises else ".")
         if exact
         else "Its answers to open hands were sampled, so that these are intervals"
         f" ({found.nashconv.confidence:.0%})."
@@ -425,8 +481,8 @@ def _bounded(bound: Any, why: str) -> str:
     rows = [
         [
             f"one {role} gains at least",
-            f"{gain.low:+.4f}",
-            f"`{gain.responder}`",
+            f"{max(gain.low, 0.0):+.4f}",
+            f"`{_plain(gain.responder)}`",
             str(gain.test),
         ]
         for role, gain in (("dealer", bound.dealer_gain), ("punter", bound.punter_gain))
@@ -434,7 +490,7 @@ def _bounded(bound: Any, why: str) -> str:
     rows.append(["both together at least", f"{bound.nashconv:+.4f}", "", ""])
     head = ["Lower bound (one-sided, 95 %)", "units per deal", "by", "which gained"]
     return (
-        f"## How exploitable is it?\n\n{why} So this is a lower bound: several ways to play against"
+        f"## How exploitable is it?\n\n{why} This is a lower bound: several ways to play against"
         " it were tried, the best was chosen on deals of its own and then tested once, on"
         f" {bound.num_deals} fresh ones. The truth may be far above, and is not to be compared with"
         f" exact values.\n\n{markdown_table(head, rows)}"

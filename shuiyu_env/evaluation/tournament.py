@@ -18,7 +18,9 @@ __all__ = ["RATED_DEALS", "Cell", "Standing", "TournamentResult", "play_tourname
 
 import csv
 import hashlib
+import importlib.util
 import io
+import json
 import os
 import pickle
 import tempfile
@@ -34,6 +36,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shuiyu_env import __version__
 from shuiyu_env.core.errors import PolicyError
 from shuiyu_env.core.game import Game
 from shuiyu_env.core.rules import RuleSet
@@ -45,6 +48,7 @@ from shuiyu_env.evaluation.match import (
     at_least,
     check_precision,
     distinct_names,
+    numbered,
     play_match,
 )
 from shuiyu_env.evaluation.table import equilibrium_at_hand, is_zero_sum
@@ -190,7 +194,6 @@ class _Plan:
     most_deals: int
     precision: float | None
     control_variates: bool
-    folder: Path | None
 
 
 def play_tournament(
@@ -226,7 +229,8 @@ def play_tournament(
         most_deals: where that ends in any case.
         control_variates: see :func:`~shuiyu_env.evaluation.match.play_match`; by default
             wherever an equilibrium is at hand without solving for it.
-        folder: keeps what has been played, so that the same call goes on from there.
+        folder: keeps what has been played, so that the same call goes on from there. Not of
+            policies that are given as objects, which nobody could tell from others.
         jobs: how many processes share the work. A policy that is given as an object stays in
             this one. (As for all that starts processes: a script that asks for more than one
             needs ``if __name__ == "__main__":``.)
@@ -254,7 +258,7 @@ def play_tournament(
     if control_variates is None:
         control_variates = equilibrium_at_hand(game)
     where = None if folder is None else check_writable(Path(folder) / "match.npz").parent
-    plan = _Plan(game, seed, num_deals, most_deals, precision, control_variates, where)
+    plan = _Plan(game, seed, num_deals, most_deals, precision, control_variates)
 
     promising = [
         exact and is_zero_sum(game) and bool(getattr(policy, "outcomes_only", False))
@@ -276,11 +280,14 @@ def play_tournament(
             pool.add(("table", i), _tabulate, portable[i], loaded[i], game, called[i], path)
         for a, b in pairs:
             sampled = not (a in exactly and b in exactly)
-            two = [portable[a], portable[b]]
-            texts = None if None in two else two
-            pool.add(
-                (a, b), _play, texts, [loaded[a], loaded[b]], plan, [called[a], called[b]], sampled
-            )
+            one, other = portable[a], portable[b]
+            texts = None if one is None or other is None else [one, other]
+            state = None
+            if texts is not None and where is not None:
+                digest = _digest(texts, [called[a], called[b]], plan)
+                state = where / f"match-{digest}.npz"
+            both, labels = [loaded[a], loaded[b]], [called[a], called[b]]
+            pool.add((a, b), _play, texts, both, plan, labels, sampled, state)
         done = pool.run()
         values = (
             _exact_values(game.rules, [done["table", i] for i in exactly])
@@ -375,19 +382,18 @@ def _one_thread() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _play(policies: list[PolicySpec], plan: _Plan, names: list[str], sampled: bool) -> MatchResult:
-    """Play one pairing."""
+def _play(
+    policies: list[PolicySpec], plan: _Plan, names: list[str], sampled: bool, state: Path | None
+) -> MatchResult:
+    """Play one pairing, and keep it in a file."""
     players = [policies[0], *[policies[1]] * (plan.game.num_players - 1)]
     precision = plan.precision if sampled else None
-    state = None
-    if plan.folder is not None:
-        state = plan.folder / f"match-{_digest(policies, names)}.npz"
     return play_match(
         players,
         plan.game,
         max(plan.num_deals, plan.most_deals) if precision else plan.num_deals,
         plan.seed,
-        names=distinct_names(players, [names[0], *[names[1]] * (len(players) - 1)]),
+        names=numbered([names[0], *[names[1]] * (len(players) - 1)]),
         control_variates=plan.control_variates,
         precision=precision,
         fewest_deals=plan.num_deals,
@@ -395,12 +401,19 @@ def _play(policies: list[PolicySpec], plan: _Plan, names: list[str], sampled: bo
     )
 
 
-def _digest(policies: Sequence[PolicySpec], names: Sequence[str]) -> str:
-    """Return what tells a pairing from others: its names, and the content of its files."""
-    total = hashlib.sha256(repr(list(names)).encode())
+def _digest(policies: Sequence[PolicySpec], names: Sequence[str], plan: _Plan) -> str:
+    """Return what tells a match from others: names, settings, the content of files and modules."""
+    game = plan.game
+    settings = [plan.seed, plan.control_variates, game.settings(), __version__]
+    total = hashlib.sha256(json.dumps([list(names), settings], sort_keys=True).encode())
     for spec in policies:
-        if isinstance(spec, (str, os.PathLike)) and Path(spec).is_file():
-            total.update(Path(spec).read_bytes())
+        path = Path(str(spec))
+        if not path.is_file():
+            module = str(spec).rpartition(":")[0]
+            found = importlib.util.find_spec(module) if module else None
+            path = Path(found.origin) if found is not None and found.origin else Path()
+        if path.is_file():
+            total.update(path.read_bytes())
     return total.hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ from shuiyu_env.exact.solving import DEFAULT_TARGET, check_target, solve
 SHIPPED = Path(__file__).parent / "equilibria"
 
 _log = logging.getLogger(__name__)
+
+
+@lru_cache
+def _warn_once(text: str) -> None:
+    _log.warning("%s", text)
 
 
 def cache_folder() -> Path:
@@ -81,7 +87,10 @@ def equilibrium_of(
     if best is not None and best.info["nashconv"] <= goal:
         return best
     if best is not None and best.info.get("missed", math.inf) <= goal:
-        _log.warning("NashConv is %.2e: no better solution was found", best.info["nashconv"])
+        _warn_once(
+            f"the equilibrium of {rules.name or 'these rules'} ({rules.deck.size} cards) has"
+            f" NashConv {best.info['nashconv']:.2e}: no better one was found"
+        )
         return best
     out: Path | None = cache_folder() / file_name(rules)
     try:

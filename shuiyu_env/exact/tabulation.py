@@ -18,7 +18,7 @@ other hands put in, is what the policy is asked.
 
 from __future__ import annotations
 
-__all__ = ["MOST_PAIRS", "tabulate"]
+__all__ = ["MOST_PAIRS", "count_questions", "tabulate"]
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -106,8 +106,9 @@ def tabulate(
         threads: threads that sums are shared among; ``None``: all that there are.
 
     Raises:
-        PolicyError: no policy, one that answered with something unusable, or one that
-            breaks its promise of ``outcomes_only``.
+        PolicyError: no policy, one that answered with something unusable, one that
+            breaks its promise of ``outcomes_only``, or one that is not a function of what it
+            sees: asked again it answers differently.
         RulesError: no rules, or rules with stakes.
         DealError: samples, seed or batch size out of range.
     """
@@ -129,6 +130,7 @@ def tabulate(
     questions = _Questions(policy, game, batch_size, name)
     hands = np.arange(game.classes.size)
     dealer_split = questions.ask(spots.dealer_arranges, _Rows(hands))
+    _check_function(questions, spots, dealer_split)
     plan = game.plan(dealer_split)
     points = int(game.legal.sum())
     # How to ask about open hands, once or by halves, and how many rows of questions that makes.
@@ -171,6 +173,39 @@ def tabulate(
         forced={node: (part + second.forced[node]) / 2 for node, part in first.forced.items()},
     )
     return PolicyTables(game, mean, punter, (first, second))
+
+
+def count_questions(
+    policy: Policy, rules: str | RuleSet | Mapping[str, Any], samples: int = 16
+) -> int:
+    """Return how many rows :func:`tabulate` would ask a policy about, at most.
+
+    Small decks may need a third: a dealer is asked only about splits that he might lay.
+
+    Args:
+        policy: the policy; its promises decide how it is asked. It is not asked here.
+        rules, samples: see :func:`tabulate`.
+    """
+    game = heads_up_game(resolve_rules(rules), False)
+    spots = _Spots(game)
+    hands, points = game.classes.size, int(game.legal.sum())
+    hidden = 2 * hands + points * (1 + len(spots.calls) + len(spots.replies))
+    if getattr(policy, "outcomes_only", False):
+        shown = points * _NUM_OUTCOMES * len(spots.opened)
+        if spots.forced:
+            asked = game.triples[game.legal][:, _MATTERS] > 0.0
+            shown += int(asked.sum()) * len(spots.forced)
+    elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
+        others = _disjoint_total(game, game.legal)
+        shown = round(float((others[:, None] * game.legal).sum())) * spots.num_open
+    else:
+        shown = points * samples * spots.num_open
+    if getattr(policy, "strengths_only", False):
+        # Of hands that look the same one is asked about.
+        kinds = _Kinds(game)
+        hidden = hidden * int(kinds.own.max() + 1) // hands
+        shown = shown * int(kinds.shown.max() + 1) // kinds.shown.size
+    return hidden + shown
 
 
 class _Spot(NamedTuple):
@@ -580,6 +615,21 @@ def _draw(
         left = left[~good]
     splits = sample_actions(split[hands], table.legal_splits[hands], rng.random(len(hands)))
     return _Deals(hands, splits, shown_hands, shown_splits, weights[shown_hands])
+
+
+def _check_function(questions: _Questions, spots: _Spots, split: FloatArray) -> None:
+    """Refuse a policy that answers the same question differently when it is asked again."""
+    rng = np.random.default_rng(0)
+    hands = rng.permutation(len(split))[:_TRIALS]
+    again = questions.ask_each(spots.dealer_arranges, _Rows(hands))
+    # Batches of other sizes may round differently.
+    apart = np.abs(again - split[hands]).max()
+    if apart > SUM_TOLERANCE:
+        raise PolicyError(
+            f"policy {questions.name!r}: asked twice about the same hands it gives probabilities"
+            f" that differ by {apart:.3g}; what is random or remembers cannot be evaluated exactly:"
+            " return the probabilities themselves, or evaluate it by playing"
+        )
 
 
 def _check_promise(questions: _Questions, spots: _Spots, split: FloatArray) -> None:

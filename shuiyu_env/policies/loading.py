@@ -158,7 +158,7 @@ def load(spec: str | os.PathLike[str] | Policy, game: Game | None = None) -> Pol
     if spec and Path(spec).exists():
         return _load_file(Path(spec), game)
     raise PolicyError(
-        f"unknown policy {spec!r}{closest(spec, [*_NAMES, *trained])}; expected one of"
+        f"unknown policy {spec!r}{closest(spec, [*_NAMES, *trained]) or '.'} Expected one of"
         f" {', '.join([*_NAMES, *trained])}, a file (*{', *'.join(_SUFFIXES)}) or"
         " 'module:attribute'"
     )

@@ -73,6 +73,8 @@ class OnnxPolicy:
                 raise CheckpointError(
                     f"{name}: input {entry.name!r}: expected numbers, got {entry.type}"
                 )
+            _check_rows(entry, name, "input")
+        _check_rows(outputs[0], name, "output")
         self._inputs = [(entry.name, _TYPES[entry.type]) for entry in inputs]
         self._widths = [_width(entry) for entry in inputs]
         self._output = outputs[0].name
@@ -106,6 +108,10 @@ class OnnxPolicy:
                     found = RuleSet.from_dict(found).to_dict()
                 except (ShuiyuError, TypeError, AttributeError) as error:
                     raise CheckpointError(f"{self.name}: metadata: rules: {error}") from None
+            if isinstance(expected, dict) and isinstance(found, dict):
+                differ = [k for k in expected if found.get(k) != expected[k]]
+                expected = {k: expected[k] for k in differ}
+                found = {k: found.get(k) for k in differ}
             if found != expected:
                 raise CheckpointError(
                     f"{self.name}: made for another game: expected {key} {expected!r}, got"
@@ -194,7 +200,7 @@ def load_onnx(path: str | os.PathLike[str], game: Game | None = None) -> OnnxPol
         )
     except Exception as error:  # whatever the runtime raises
         raise CheckpointError(
-            f"{path}: cannot be read as an ONNX model: {_first_line(error)}"
+            f"{path}: cannot be read as an ONNX model: {_one_line(error)}"
         ) from error
     text = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY, "{}")
     try:
@@ -209,9 +215,24 @@ def load_onnx(path: str | os.PathLike[str], game: Game | None = None) -> OnnxPol
     return policy
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:300] if text else type(error).__name__
+
+
+def _check_rows(entry: Any, name: str, what: str) -> None:
+    """Refuse an input or output that is no batch of rows, as far as the file says."""
+    shape = entry.shape
+    if len(shape) != 2 and shape:
+        raise CheckpointError(
+            f"{name}: {what} {entry.name!r}: expected two dimensions, rows and columns, got"
+            f" {len(shape)}"
+        )
+    if shape and isinstance(shape[0], int):
+        raise CheckpointError(
+            f"{name}: {what} {entry.name!r}: expected any number of rows, got {shape[0]}: export"
+            " it with a dynamic first dimension"
+        )
 
 
 def _width(entry: Any) -> int | None:
