@@ -296,7 +296,7 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
                 ]
             )
     lines += [
-        [f"`{name}`", "", "", "", "", f"{reference(name, preset):.2g}", "", ""]
+        [f"`{name}`", "", "", "", "", f"{reference(name, preset):.4f}", "", ""]
         for name in REFERENCES
     ]
     head = [
@@ -331,10 +331,11 @@ def reference(name: str, preset: str) -> float:
     found = json.loads(path.read_text()) if path.exists() else {}
     key = f"{name}-{preset}"
     if key not in found:
+        from shuiyu_env import Game
         from shuiyu_env.exact import nashconv
         from shuiyu_env.policies import load
 
-        found[key] = float(nashconv(load(name, preset), preset).nashconv)
+        found[key] = float(nashconv(load(name, Game(2, preset)), preset).nashconv)
         write_atomically(path, json.dumps(found, indent=1, sort_keys=True).encode())
     return float(found[key])
 
@@ -343,6 +344,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     """Draw the learning curves of a group."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(11, 4.2 * len(presets)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
@@ -371,6 +373,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                     )
                     panel.fill_between(x, found[:, 1], found[:, 2], color=colour, alpha=0.15, lw=0)
             panel.set(xscale="log", yscale="log", xlabel=label)
+            panel.xaxis.set_minor_formatter(NullFormatter())
             panel.set_title(f"{preset}, by {label}", loc="left", fontsize=11)
             panel.grid(color="#DDDDDD", linewidth=0.6, which="both")
             panel.set_axisbelow(True)

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from shuiyu_env import Game, policies
 from shuiyu_env.core.errors import PolicyError
+from shuiyu_env.evaluation import match_against
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import available, checked_probabilities, load, sample_actions
 from shuiyu_env.policies.reference import Honest, Uniform
@@ -294,7 +295,7 @@ def test_torch_is_imported_for_checkpoints_only_and_its_absence_explained(tmp_pa
     code = f"""
 import sys
 from shuiyu_env import evaluation, policies
-for name in policies.available():
+for name in ("uniform", "honest", "cautious", "bluffer", "equilibrium"):
     policies.load(name)
 assert "torch" not in sys.modules, "torch was imported"
 assert "tqdm" not in sys.modules, "tqdm was imported"
@@ -314,3 +315,21 @@ except policies.PolicyError as error:
     )
     assert done.returncode == 0, done.stderr
     assert "not installed: install shuiyu_env[train]" in done.stdout
+
+
+SHIPPED = sorted((Path(policies.__file__).parent / "trained").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_trained_policies_ship_and_are_found_by_name(file: Path) -> None:
+    assert file.stat().st_size < 2**20
+    algorithm, preset, seats = file.stem.rsplit("-", 2)
+    game = Game(int(seats), preset)
+    policy: Any = load(file.stem, game)
+    assert file.stem in available()
+    assert policy.info["algorithm"] == algorithm
+    assert policy.info["rules"] == game.rules.to_dict()
+    # It has learned something: the best reference does not beat it.
+    result = match_against(policy, ["uniform", "honest"], game, 400)
+    assert all(row.result.both.high > 0.0 for row in result)
+    assert result[0].result.both.low > 0.3

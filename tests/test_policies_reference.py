@@ -357,7 +357,7 @@ def test_a_fraction_out_of_range_is_refused(bad: object) -> None:
 def test_every_registered_name_is_a_policy_for_the_presets(rules: str, seats: int) -> None:
     game = Game(seats, rules)
     rows = rows_of(some_states(game, 1))
-    for name in available():
+    for name in (name for name in available() if "-" not in name):  # not trained for one game
         if name != "equilibrium" or seats == 2:
             checked_probabilities(load(name, game), *rows, name)
 
