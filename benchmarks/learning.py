@@ -41,8 +41,6 @@ from shuiyu_env.files import write_atomically
 
 LIST = ROOT / "benchmarks" / "learning.yaml"
 PAGE = ROOT / "docs" / "benchmark.md"
-#: What the page is made of when there is none yet; its words are edited there.
-TEMPLATE = ROOT / "benchmarks" / "learning_page.md"
 KEPT = ROOT / "docs" / "benchmark" / "runs.jsonl"
 RUNS = ROOT / "runs" / "benchmark"
 NAMES = {
@@ -236,8 +234,6 @@ def write_tables() -> None:
             head = ["Policy", "against", "as dealer", "as punter", "both roles"]
             parts.append(markdown(head, lines))
     if parts:
-        if not PAGE.exists():
-            write_atomically(PAGE, TEMPLATE.read_bytes())
         text = (
             f"Units per deal over {DEALS} deals, each played in all four rotations of the seats;"
             " 95 % intervals. The policy sits once, its opponent three times.\n\n"
@@ -389,8 +385,6 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
 
 def write_page() -> None:
     """Write the generated sections of the page."""
-    if not PAGE.exists():
-        write_atomically(PAGE, TEMPLATE.read_bytes())
     everything = list(kept().values())
     for group in yaml.safe_load(LIST.read_text(encoding="utf-8")):
         rows = [row for row in everything if row["group"] == group and row["points"]]
