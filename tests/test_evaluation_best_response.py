@@ -14,7 +14,7 @@ from shuiyu_env.core.actions import Action
 from shuiyu_env.core.errors import DealError, PolicyError
 from shuiyu_env.core.game import State
 from shuiyu_env.evaluation import lower_bound
-from shuiyu_env.evaluation.best_response import LocalBestResponse
+from shuiyu_env.evaluation.local_best_response import LocalBestResponse
 from shuiyu_env.exact import nashconv
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from shuiyu_env import Game, policies
-from shuiyu_env.core.errors import PolicyError
+from shuiyu_env.core.errors import ConfigError, PolicyError
 from shuiyu_env.evaluation import match_against
+from shuiyu_env.files import check_writable
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import available, checked_probabilities, load, sample_actions
 from shuiyu_env.policies.reference import Honest, Uniform
@@ -333,3 +335,29 @@ def test_trained_policies_ship_and_are_found_by_name(file: Path) -> None:
     result = match_against(policy, ["uniform", "honest"], game, 400)
     assert all(row.result.both.high > 0.0 for row in result)
     assert result[0].result.both.low > 0.3
+
+
+def test_a_policy_cannot_end_the_program() -> None:
+    class Leaving(Uniform):
+        def probabilities(self, observation: Any, action_mask: Any) -> Any:
+            sys.exit("two\nlines")
+
+    mask = np.ones((1, 3))
+    with pytest.raises(PolicyError, match=r"it failed with SystemExit: two lines; legal") as found:
+        checked_probabilities(Leaving(), np.zeros((1, 3), dtype=np.float32), mask, "leaving")
+    assert "\n" not in str(found.value)
+
+
+def test_half_precision_is_told_to_be_too_coarse() -> None:
+    class Half(Uniform):
+        def probabilities(self, observation: Any, action_mask: Any) -> Any:
+            return np.full((1, 23), 1 / 23, dtype=np.float16)
+
+    with pytest.raises(PolicyError, match=r"do not sum to 1.*half precision"):
+        checked_probabilities(Half(), np.zeros((1, 3), dtype=np.float32), np.ones((1, 23)), "half")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are devices in the file system")
+def test_a_device_is_not_replaced() -> None:
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        check_writable("/dev/null")
