@@ -29,6 +29,8 @@ from shuiyu_env.policies import available  # noqa: E402
 for name, rules in PRESETS.items():
     if SHIPPED not in (path.parent for path in find(rules)):
         sys.exit(f"the equilibrium of {name} is not in the wheel")
+if not any(name.startswith("nash_pg-") for name in available()):
+    sys.exit("the trained policies are not in the wheel")
 result = play_match([*available()[:1], "equilibrium"], Game(2, "dahua"), num_deals=2, seed=0)
 print(result.table())
 print(f"shuiyu_env {shuiyu_env.__version__}: the wheel plays")
