@@ -292,7 +292,7 @@ def test_what_could_not_be_reached_is_not_tried_again(
 
     monkeypatch.setattr(store, "solve", never)
     assert equilibrium_of(rules, 1e-11).info == first.info
-    assert "no better solution was found" in caplog.text
+    assert "no better one was found" in caplog.text
 
 
 def test_a_stale_checkpoint_in_the_cache_is_no_obstacle(
