@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shuiyu_env.batch import BatchEnv
-from shuiyu_env.core.actions import Action
+from shuiyu_env.core.actions import NUM_BASE_ACTIONS, Action
 from shuiyu_env.core.cards import HAND_SIZE
 from shuiyu_env.core.contest import Phase
 from shuiyu_env.core.game import Game
@@ -166,7 +166,6 @@ class LocalBestResponse:
             (acting == 0)[:, None], seen["split"][row], of("seats.shown_split", acting)
         )
         stakes = seen["seats.stake"].shape[-1]
-        first_stake = self.game.num_actions - stakes
         sources: list[tuple[Phase, npt.NDArray[Any], Sequence[int]]] = [
             (Phase.ARRANGE, split, range(split.shape[1])),
             (Phase.DECLARE, of("seats.declaration", acting), [Action[d] for d in DECLARATIONS]),
@@ -175,7 +174,7 @@ class LocalBestResponse:
             (Phase.REARRANGE, of("seats.force_split", contested), range(split.shape[1])),
         ]
         if stakes:
-            levels = range(first_stake, first_stake + stakes)
+            levels = range(NUM_BASE_ACTIONS, NUM_BASE_ACTIONS + stakes)
             sources.append((Phase.STAKE, of("seats.stake", acting), levels))
         told = np.full(len(row), -1, dtype=np.int64)
         for kind, flags, actions in sources:

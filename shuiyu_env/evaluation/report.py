@@ -252,13 +252,7 @@ def evaluate(
     report.pictures["strength.png"] = draw_strength(rows)
     parts.append(strength(rows, known))
 
-    steady = _is_function(player, game, called)
-    tables, why = (
-        None,
-        ("Asked twice about the same it answers differently, so that nothing is exact."),
-    )
-    if steady or exact == "yes":
-        tables, why = _tables(player, game, called, exact, patience, speed, threads, progress)
+    tables, why = _tables(player, game, called, exact, patience, speed, threads, progress)
     if tables is None:
         cost = _QUESTIONS_A_DEAL * (game.num_players - 1) * max(speed, 1e-9)
         deals = min(num_deals, max(_FEWEST_DEALS, int(patience / cost)))
@@ -359,6 +353,10 @@ def _tables(
         return None, "What a best response gains was not to be computed."
     if callable(made) and isinstance(tables := made(), PolicyTables):
         return tables, ""
+    if exact == "auto" and not _is_function(policy, game, name):
+        return None, (
+            "Asked twice about the same it answers differently, so that nothing is exact."
+        )
     seconds = count_questions(policy, game.rules, _SAMPLES) * speed
     if exact == "auto" and seconds > patience:
         return None, (

@@ -16,6 +16,8 @@ __all__ = ["Control", "Table", "equilibrium_at_hand", "is_zero_sum"]
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +26,12 @@ from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.deals import Purpose, deal_hands, random_words
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
+from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.evaluation.lookahead import look_ahead
 from shuiyu_env.policy import Policy, checked_probabilities, sample_actions
+
+if TYPE_CHECKING:
+    from shuiyu_env.exact import Equilibrium
 
 
 def is_zero_sum(game: Game) -> bool:
@@ -65,10 +71,16 @@ class Control:
                 f" {game.num_players} seats, reward={game.reward!r},"
                 f" max_stake={game.rules.max_stake}"
             )
-        from shuiyu_env.exact.store import equilibrium_of
-
-        equilibrium = equilibrium_of(game.rules)
+        equilibrium = _equilibrium(game.rules)
         return cls(equilibrium, float(equilibrium.info["value"]))
+
+
+@lru_cache(maxsize=1)
+def _equilibrium(rules: RuleSet) -> Equilibrium:
+    # Kept: one match follows another, and what it works out about all hands goes with it.
+    from shuiyu_env.exact.store import equilibrium_of
+
+    return equilibrium_of(rules)
 
 
 @dataclass

@@ -133,25 +133,19 @@ def tabulate(
     _check_function(questions, spots, dealer_split)
     plan = game.plan(dealer_split)
     points = int(game.legal.sum())
-    # How to ask about open hands, once or by halves, and how many rows of questions that makes.
+    # How to ask about open hands: once, or by halves.
     parts: list[Callable[[], _Opened]]
     if not spots.opened and not spots.forced:
-        parts, rows = [partial(_Opened, game, spots)], 0
+        parts = [partial(_Opened, game, spots)]
     elif getattr(policy, "outcomes_only", False):
         _check_promise(questions, spots, dealer_split)
         parts = [partial(_by_outcomes, questions, spots, plan)]
-        rows = points * _NUM_OUTCOMES * len(spots.opened)
-        if spots.forced:
-            asked = game.triples[game.legal][:, _MATTERS] > 0.0
-            rows += int(asked.sum()) * len(spots.forced)
-    elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
+    elif _by_pairs(game):
         parts = [partial(_of_deals, questions, spots, _all_deals(game, plan))]
-        others = _disjoint_total(game, plan > 0.0)
-        rows = round(float((others[:, None] * game.legal).sum())) * spots.num_open
     else:
         drawn = [_drawn_deals(game, dealer_split, samples, seed, half) for half in range(2)]
         parts = [partial(_of_deals, questions, spots, deals) for deals in drawn]
-        rows = points * samples * spots.num_open
+    rows = _num_shown(policy, game, spots, plan > 0.0, samples)
     rows += len(hands) + points * (1 + len(spots.calls) + len(spots.replies))
     if questions.kinds is not None:
         _check_strengths(questions, spots)
@@ -190,22 +184,39 @@ def count_questions(
     spots = _Spots(game)
     hands, points = game.classes.size, int(game.legal.sum())
     hidden = 2 * hands + points * (1 + len(spots.calls) + len(spots.replies))
-    if getattr(policy, "outcomes_only", False):
-        shown = points * _NUM_OUTCOMES * len(spots.opened)
-        if spots.forced:
-            asked = game.triples[game.legal][:, _MATTERS] > 0.0
-            shown += int(asked.sum()) * len(spots.forced)
-    elif game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS:
-        others = _disjoint_total(game, game.legal)
-        shown = round(float((others[:, None] * game.legal).sum())) * spots.num_open
-    else:
-        shown = points * samples * spots.num_open
+    shown = _num_shown(policy, game, spots, game.legal, samples)
     if getattr(policy, "strengths_only", False):
         # Of hands that look the same one is asked about.
         kinds = _Kinds(game)
         hidden = hidden * int(kinds.own.max() + 1) // hands
         shown = shown * int(kinds.shown.max() + 1) // kinds.shown.size
     return hidden + shown
+
+
+def _num_shown(
+    policy: Policy,
+    game: HeadsUpGame,
+    spots: _Spots,
+    laid: npt.NDArray[np.bool_],
+    samples: int,
+) -> int:
+    """Return how many rows are asked about open hands; ``laid``: the dealer's possible splits."""
+    points = int(game.legal.sum())
+    if getattr(policy, "outcomes_only", False):
+        rows = points * _NUM_OUTCOMES * len(spots.opened)
+        if spots.forced:
+            asked = game.triples[game.legal][:, _MATTERS] > 0.0
+            rows += int(asked.sum()) * len(spots.forced)
+        return rows
+    if _by_pairs(game):
+        others = _disjoint_total(game, laid)
+        return round(float((others[:, None] * game.legal).sum())) * spots.num_open
+    return points * samples * spots.num_open
+
+
+def _by_pairs(game: HeadsUpGame) -> bool:
+    """Whether a deck is so small that all pairs of hands can be asked."""
+    return game.num_deals * NUM_SPLITS**2 <= MOST_PAIRS
 
 
 class _Spot(NamedTuple):
