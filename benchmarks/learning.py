@@ -1,7 +1,7 @@
 """The learners against each other: NashConv by steps and by time, over several seeds.
 
     python benchmarks/learning.py            # trains what is missing, then writes the page
-    python benchmarks/learning.py --only half-hour-nash_pg  # those whose names begin so
+    python benchmarks/learning.py --only 'half-hour-*-nanning'  # those whose names begin so
     python benchmarks/learning.py --page     # only writes docs/benchmark.md and its pictures
     python benchmarks/learning.py --ship     # puts trained policies into the package
 
@@ -27,6 +27,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,10 @@ def planned(path: Path = LIST) -> Iterator[Planned]:
         for seed in group["seeds"]:
             for preset in group["presets"]:
                 for algorithm, settings in group["algorithms"].items():
-                    chosen = {**group.get("settings", {}), **(settings or {}).get("all", {})}
-                    chosen |= (settings or {}).get(preset, {})
+                    if preset not in settings.get("presets", group["presets"]):
+                        continue
+                    chosen = {**group.get("settings", {}), **settings.get("all", {})}
+                    chosen |= settings.get(preset, {})
                     yield Planned(name, algorithm, preset, seed, tuple(chosen.items()))
 
 
@@ -183,9 +186,9 @@ def train(run: Planned) -> str:
 
 
 def train_missing(jobs: int, only: str) -> None:
-    """Train every run of the list that is not known yet and whose name begins as wanted."""
+    """Train every run of the list that is not known yet and whose name fits the pattern."""
     known = kept()
-    wanted = [run for run in planned() if run.name.startswith(only)]
+    wanted = [run for run in planned() if fnmatch(run.name, f"{only}*")]
     missing = [run for run in wanted if run.key not in known]
     print(f"{len(missing)} of {len(wanted)} runs are missing", flush=True)
     pool = ThreadPoolExecutor(jobs)
@@ -412,7 +415,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     parser.add_argument("--page", action="store_true", help="train nothing, only write the page")
     parser.add_argument("--ship", action="store_true", help="train nothing, only ship policies")
-    parser.add_argument("--only", default="", help="train only runs whose names begin so")
+    parser.add_argument("--only", default="", help="train only runs whose names begin so; * fits anything")
     options = parser.parse_args()
     if options.ship:
         ship()
