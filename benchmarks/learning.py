@@ -415,7 +415,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     parser.add_argument("--page", action="store_true", help="train nothing, only write the page")
     parser.add_argument("--ship", action="store_true", help="train nothing, only ship policies")
-    parser.add_argument("--only", default="", help="train only runs whose names begin so; * fits anything")
+    parser.add_argument("--only", default="", help="train only runs named so; * fits anything")
     options = parser.parse_args()
     if options.ship:
         ship()
