@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from agents.learner import DivergenceError
-from agents.nfsp import NFSP, NFSPConfig, ReplayBuffer, SelfPlay, Transitions, masked
+from agents.nfsp import NFSP, NFSPConfig, SelfPlay, masked
+from agents.replay import ReplayBuffer, Transitions
 from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
