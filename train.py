@@ -46,9 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (MemoryError, RuntimeError) as error:
             # The arrays of all environments and of a window of experience are made here.
             raise ConfigError(
-                f"{config.algorithm}: its environments and the experience of an iteration are too"
-                f" much for this machine's memory ({str(error).splitlines()[0]}); make"
-                f" {settings_of(config.algorithm, learner_class(config.algorithm).sizes)} smaller"
+                f"{config.algorithm}: its environments, the experience of an iteration and the"
+                f" networks are too much for this machine's memory ({str(error).splitlines()[0]});"
+                f" make {settings_of(config.algorithm, learner_class(config.algorithm).sizes)}"
+                " smaller, or network.hidden if that is very wide"
             ) from None
         # One process makes the folder; it is nobody else's to write in.
         run, failed = None, None
@@ -97,12 +98,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             final_match(run, learner)
     except (DivergenceError, PolicyError) as error:
         # The policy meant is the one just learned: its answers are no longer finite.
-        rates = settings_of(config.algorithm, learner.rates)
-        print(
-            f"train.py: stopped: {error}\nthe last good policy is {run.policy_path}"
-            + (f"; try a lower {rates}" if rates else ""),
-            file=sys.stderr,
-        )
+        if first:
+            rates = settings_of(config.algorithm, learner.rates)
+            print(
+                f"train.py: stopped: {error}\nthe last good policy, of iteration"
+                f" {run.saved}, is {run.policy_path}"
+                + (f"; try a lower {rates}, and others nearer to the defaults" if rates else ""),
+                file=sys.stderr,
+            )
         return 1
     except (MemoryError, ShuiyuError) as error:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
@@ -112,7 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if workers.size == 1 and "alloc" not in reason:
             raise
         # Memory that torch did not get, or another process that is gone.
-        print(f"train.py: stopped: {reason}\n{how_to_resume}", file=sys.stderr)
+        smaller = "; if batches are too large for memory, begin a new run with smaller ones"
+        print(f"train.py: stopped: {reason}\n{how_to_resume}{smaller}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
@@ -135,6 +139,9 @@ def settings_of(algorithm: str, names: Sequence[str]) -> str:
 def train(run: Run, learner: Learner) -> bool:
     """Learn until the end, or until Ctrl-C; return whether it was the end."""
     config, workers = run.config, learner.workers
+    if workers.any(workers.is_first and not run.policy_path.exists()):
+        # Of a run that goes on: somebody has taken it away.
+        run.save(learner)
     # What resuming finds: the time that was spent before.
     before = run.metrics[-1] if run.metrics else {"train_seconds": 0.0, "cpu_seconds": 0.0}
     seconds, cpu_seconds = before["train_seconds"], before["cpu_seconds"]

@@ -274,6 +274,9 @@ def _groups() -> list[str]:
 def _check_options(words: Sequence[str]) -> None:
     valid = ["--config", "--resume", "--help", "--print_config"]
     valid += [f"--{key}" for key in _keys()]
+    for name in _values(words, "--runs_dir"):
+        if name in ("", "null"):
+            raise ConfigError(f"--runs_dir: expected a folder, got {name!r}")
     for name in _values(words, "--name"):
         # Before the parser makes something else of it: a number, or null.
         if not _NAME.fullmatch(name) or name.lower() == "null":

@@ -37,6 +37,9 @@ SAMPLING = 0x5A3C_96E1
 _APART = 0x9E37_79B1
 
 
+#: No setting needs more: numbers as large are neither counts nor single-precision weights.
+_MOST, _LARGEST = 2**40, 1e30
+
 #: What learners make, and :func:`shuiyu_env.policies.checkpoint.save_policy` writes.
 LearnedPolicy = NetworkPolicy | TablePolicy
 
@@ -228,25 +231,29 @@ def out_of_range(name: str, expected: str, got: object) -> ConfigError:
 
 
 def check_at_least(low: int, section: str, config: object, names: Iterable[str]) -> None:
-    """Raise a :class:`ConfigError` unless the named settings are ``low`` or more."""
+    """Raise a :class:`ConfigError` unless the named settings are ``low`` or more, within reason."""
     for name in names:
-        if getattr(config, name) < low:
-            raise out_of_range(f"{section}.{name}", f"{low} or more", getattr(config, name))
+        value = getattr(config, name)
+        if not low <= value <= _MOST:
+            bounds = f"{low} or more" if value < low else f"at most {_MOST}"
+            raise out_of_range(f"{section}.{name}", bounds, value)
 
 
 def check_positive(section: str, config: object, names: Iterable[str]) -> None:
-    """Raise a :class:`ConfigError` unless the named settings are above 0 and finite."""
+    """Raise a :class:`ConfigError` unless the named settings are above 0, within reason."""
     for name in names:
-        if not 0.0 < getattr(config, name) < math.inf:
-            raise out_of_range(f"{section}.{name}", "more than 0", getattr(config, name))
+        value = getattr(config, name)
+        if not 0.0 < value <= _LARGEST:
+            bounds = f"at most {_LARGEST:g}" if value > _LARGEST else "more than 0"
+            raise out_of_range(f"{section}.{name}", bounds, value)
 
 
 def check_from(low: float, high: float, section: str, config: object, names: Iterable[str]) -> None:
-    """Raise a :class:`ConfigError` unless the named settings are finite and within bounds."""
+    """Raise a :class:`ConfigError` unless the named settings are within bounds."""
     for name in names:
         value = getattr(config, name)
-        if not (low <= value <= high and math.isfinite(value)):
-            bounds = (
-                f"{low:g} or more" if math.isinf(high) else f"a number from {low:g} to {high:g}"
-            )
+        if not low <= value <= min(high, _LARGEST):
+            bounds = f"a number from {low:g} to {min(high, _LARGEST):g}"
+            if math.isinf(high) and not value > _LARGEST:
+                bounds = f"{low:g} or more"
             raise out_of_range(f"{section}.{name}", bounds, value)

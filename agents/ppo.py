@@ -256,7 +256,7 @@ class PPO(Learner):
         for epoch in range(config.epochs):
             divergence = 0.0
             order = torch.randperm(parts, generator=self.generator, device=self.device)
-            for part in order.tolist():
+            for number, part in enumerate(order.tolist(), 1):
                 rows = slice(edges[part], edges[part + 1])
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=config.bf16):
                     logits, value = self.network.heads(batch.features[rows])
@@ -276,7 +276,7 @@ class PPO(Learner):
                 regularisation = self.regularisation(policy, rows, schedule)
                 value_loss = (weight * (value - batch.returns[rows]).square()).mean()
                 loss = policy_loss + regularisation
-                name = f"{where}, epoch {epoch + 1}, minibatch {part + 1} of {parts}"
+                name = f"{where}, epoch {epoch + 1}, minibatch {number} of {parts}"
                 limits = (config.max_grad_norm, self.workers, name)
                 if self.critic is None:
                     loss = loss + config.value * value_loss

@@ -22,7 +22,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import IO, Any
@@ -56,6 +56,8 @@ class Run:
         self.state_path = path / "state.pt"
         self.metrics_path = path / "metrics.jsonl"
         self.metrics: list[dict[str, Any]] = []
+        #: The iteration of the newest policy in the folder.
+        self.saved = 0
         self._events: SummaryWriter | None = None
         self._locked: IO[bytes] | None = None
 
@@ -137,13 +139,14 @@ class Run:
         """Put the learner, and the metrics, where the run stopped."""
         state = _load_state(self.state_path)
         workers, made_by = state.get("workers"), json.loads(json.dumps(self._decisive()))
-        for name, value in made_by.items():
-            if state.get("settings", {}).get(name) != value:
-                raise CheckpointError(
-                    f"{self.state_path}: does not fit {self.path / 'config.yaml'}: {name} was"
-                    f" {state.get('settings', {}).get(name)!r}, now it is {value!r}; a run goes on"
-                    " with the settings it was begun with"
-                )
+        begun, now = dict(_flat(state.get("settings", {}))), dict(_flat(made_by))
+        changed = [name for name in {**begun, **now} if begun.get(name) != now.get(name)]
+        if changed:
+            raise CheckpointError(
+                f"{self.state_path}: does not fit {self.path / 'config.yaml'}: "
+                + ", ".join(f"{n} was {begun.get(n)!r}, now {now.get(n)!r}" for n in changed)
+                + "; a run goes on with the settings it was begun with"
+            )
         if not isinstance(workers, list):
             raise CheckpointError(
                 f"{self.state_path}: expected a training state, that of each process, got none"
@@ -167,6 +170,7 @@ class Run:
             raise CheckpointError(
                 f"{self.state_path}: does not fit {self.path / 'config.yaml'}: "
                 + " ".join(str(error).split())
+                + _LOST
             ) from None
         for name in ("iteration", "env_steps", "deals"):
             value = getattr(learner, name)
@@ -179,6 +183,7 @@ class Run:
                 f"{self.state_path}: iteration: expected {learner.iterations} at most, got"
                 f" {learner.iteration}"
             )
+        self.saved = learner.iteration
         kept: list[str] = []
         try:
             if learner.iteration:
@@ -250,6 +255,7 @@ class Run:
         for kind, policy in policies.items():
             path = self.policy_path if kind == first else self.path / f"{kind}.safetensors"
             save_policy(path, policy, learner.game, kind=kind, **header)
+        self.saved = learner.iteration
         if self._events is not None:
             self._events.flush()
         draw_curve(self.path / "curve.png", self.metrics, self.path.name)
@@ -273,6 +279,19 @@ class Run:
             self._locked.close()
 
 
+#: What to do when there is nothing to go on from.
+_LOST = "; the run cannot go on, begin a new one; its policies can still be loaded"
+
+
+def _flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield settings by their dotted names."""
+    if not isinstance(settings, Mapping):
+        yield prefix, settings
+        return
+    for name, value in settings.items():
+        yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
+
+
 def _save_state(path: Path, workers: list[Any], settings: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     # The settings as they are read again: lists, no tuples.
@@ -283,7 +302,9 @@ def _save_state(path: Path, workers: list[Any], settings: Mapping[str, Any]) -> 
 
 def _load_state(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise CheckpointError(f"{path}: expected a training state, but there is no such file")
+        raise CheckpointError(
+            f"{path}: expected a training state, but there is no such file{_LOST}"
+        )
     try:
         # Tensors and plain values only: nothing in the file is executed.
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -291,13 +312,13 @@ def _load_state(path: Path) -> dict[str, Any]:
         # Its own text advises to load the file unsafely.
         raise CheckpointError(
             f"{path}: expected a training state, got a file that holds something other than"
-            " tensors and plain values, or is damaged; it was not loaded"
+            f" tensors and plain values, or is damaged; it was not loaded{_LOST}"
         ) from None
     except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
             f"{path}: expected a training state, got a file that is damaged or of another kind"
-            f" ({reason})"
+            f" ({reason}){_LOST}"
         ) from None
     version = state.get("version") if isinstance(state, dict) else None
     if version != STATE_VERSION:

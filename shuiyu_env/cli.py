@@ -194,8 +194,8 @@ def _add_deals(parser: argparse.ArgumentParser, default: int) -> None:
 def _add_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rules",
-        default="nanning",
-        help=f"a preset ({', '.join(PRESETS)}), a JSON object of fields such as"
+        help="by default those a checkpoint was made for, else nanning;"
+        f" a preset ({', '.join(PRESETS)}), a JSON object of fields such as"
         ' \'{"preset": "dahua", "deck": {"ranks": 6, "suits": 4}}\', or a file *.json with one',
     )
 
@@ -204,8 +204,13 @@ def _add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="by default all that there are")
 
 
-def _rules(text: str) -> RuleSet:
-    """Return the rule set that a command line names."""
+def _rules(text: str | None, policies: Sequence[str] = ()) -> RuleSet:
+    """Return the rule set that a command line names, or else the first of the policies' own."""
+    from shuiyu_env.policies.loading import rules_of
+
+    if text is None:
+        own = (rules_of(spec) for spec in policies)
+        return next((rules for rules in own if rules is not None), resolve_rules("nanning"))
     where = "--rules"
     if text.endswith(".json"):
         where = text
@@ -272,7 +277,7 @@ def _exploitability(options: argparse.Namespace) -> None:
     from shuiyu_env.exact import nashconv
     from shuiyu_env.policies import load
 
-    rules = _rules(options.rules)
+    rules = _rules(options.rules, [options.policy])
     if options.json:
         check_writable(options.json)
     policy = load(options.policy, Game(2, rules))
@@ -316,7 +321,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     from shuiyu_env.exact.plot import check_plot
     from shuiyu_env.policies import load
 
-    game = Game(options.seats, _rules(options.rules))
+    game = Game(options.seats, _rules(options.rules, [options.policy]))
     check_plot(check_folder(options.out) / "strength.png")
     policy = load(options.policy, game)
     _one_thread()
@@ -342,7 +347,7 @@ def _match(options: argparse.Namespace) -> None:
     from shuiyu_env.evaluation.table import equilibrium_at_hand
     from shuiyu_env.policies import load
 
-    game = Game(max(len(options.policies), 2), _rules(options.rules))
+    game = Game(max(len(options.policies), 2), _rules(options.rules, options.policies))
     if options.json:
         check_writable(options.json)
     # Equal names stay one policy, which is then asked once for all its seats.
@@ -373,7 +378,7 @@ def _tournament(options: argparse.Namespace) -> None:
     from shuiyu_env.evaluation.heat_map import draw_payoffs
     from shuiyu_env.exact.plot import check_plot
 
-    game = Game(options.seats, _rules(options.rules))
+    game = Game(options.seats, _rules(options.rules, options.policies))
     check_plot(options.out / "payoffs.png")
     with _hint("; what was played is kept: call it again to go on"):
         result = play_tournament(

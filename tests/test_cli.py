@@ -19,7 +19,7 @@ from shuiyu_env.exact import load_equilibrium
 from shuiyu_env.exact.solver import Solver
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies.checkpoint import save_policy
-from shuiyu_env.policies.network import ActorCritic
+from shuiyu_env.policies.network import ActorCritic, NetworkConfig, NetworkPolicy
 
 TINY = '{"preset": "dahua", "deck": {"ranks": 2, "suits": 4}}'
 
@@ -53,6 +53,15 @@ def test_solve_and_exploitability(
     assert "value to punter" in printed
     assert "exploitability" in printed
     assert main(["exploitability", "honest", "--rules", TINY]) == 0
+
+
+def test_a_checkpoint_is_asked_by_its_own_rules(tmp_path: Path) -> None:
+    game = Game(2, json.loads(TINY))
+    network = ActorCritic(layout_of(game), NetworkConfig(hidden=(8,)))
+    file = save_policy(tmp_path / "tiny.safetensors", NetworkPolicy(network), game)
+    out = tmp_path / "result.json"
+    assert main(["exploitability", str(file), "--json", str(out)]) == 0
+    assert json.loads(out.read_text())["rules"] == game.rules.to_dict()
 
 
 def test_rules_from_a_file(tmp_path: Path) -> None:

@@ -207,6 +207,10 @@ def test_resuming_a_finished_run_only_matches_again(tmp_path: Path) -> None:
     (path / "match.json").unlink()
     assert train.main(["--resume", str(path)]) == 0
     assert (metrics_of(path), (path / "policy.safetensors").read_bytes()) == before
+    # What is named at the end is there, even if it was taken away.
+    (path / "policy.safetensors").unlink()
+    assert train.main(["--resume", str(path)]) == 0
+    assert (metrics_of(path), (path / "policy.safetensors").read_bytes()) == before
     assert (path / "match.json").exists()
 
 
@@ -292,6 +296,11 @@ def test_runs_never_overwrite_each_other(
          "'--ppo.learning_rate'?"),
         (["--ppo.learning_rate", "fast"], "ppo.learning_rate: expected float, got fast"),
         (["--ppo.learning_rate=-1"], "ppo.learning_rate: expected more than 0, got -1.0"),
+        (["--ppo.learning_rate=1e39"], "ppo.learning_rate: expected at most 1e+30, got 1e+39"),
+        (["--ppo.entropy=1e39"], "ppo.entropy: expected a number from 0 to 1e+30, got 1e+39"),
+        (["--ppo.num_envs=99999999999999"], "ppo.num_envs: expected at most 1099511627776, got"),
+        (["--game.rounds=1000000000000000000000"], "game.rounds: expected a whole number from 1 to"),
+        (["--runs_dir=null"], "--runs_dir: expected a folder, got 'null'"),
         (["--ppo.target_kl=x"], "ppo.target_kl: expected float or null, got x"),
         (["--seed", "1.5"], "seed: expected int, got 1.5"),
         (["--seed"], "argument --seed: expected one argument"),
@@ -315,7 +324,7 @@ def test_runs_never_overwrite_each_other(
         (["--name", "#x"], "name: expected the name of a folder: a letter"),
         (["--name=null"], "name: expected the name of a folder: a letter"),
         (["--resume=null"], "--resume: expected the folder of a run, got 'null'"),
-        (["--nash_pg.num_envs=1000000000000"], "nash_pg: its environments and the experience"),
+        (["--nash_pg.num_envs=1000000000000"], "nash_pg: its environments, the experience"),
         (["--algorithm=pp0"], "algorithm: expected one of 'ppo', 'mmd', "),
         (["--nfsp.anticipatory=0.2"], "nfsp: has no effect on algorithm 'nash_pg'; choose"),
         (["--threads=100000"], "threads: expected 1 to 1024, got 100000"),
@@ -456,8 +465,11 @@ def test_a_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda p: (p / "metrics.jsonl").write_text("[]\n3\n"), "expected the iterations 1 to 2"),
         (lambda p: _edit_state(p, "iteration", -1), "iteration: expected a number of 0 or more"),
         (lambda p: _edit_state(p, "iteration", 10**9), "iteration: expected 2 at most"),
-        (lambda p: _edit(p, "learning_rate: 0.004", "learning_rate: 0.005"), "ppo was {"),
-        (lambda p: _edit(p, "seed: 0", "seed: 1"), "seed was 0, now it is 1"),
+        (
+            lambda p: _edit(p, "learning_rate: 0.004", "learning_rate: 0.005"),
+            "ppo.learning_rate was 0.004, now 0.005;",
+        ),
+        (lambda p: _edit(p, "seed: 0", "seed: 1"), "seed was 0, now 1;"),
         (lambda p: _edit_metrics(p, "train_seconds", "x"), "train_seconds: expected a number"),
         (lambda p: _edit_state(p, "deals", "x"), "deals: expected a number of 0 or more"),
         (lambda p: _edit_state(p, "optimizer", None), "does not fit"),

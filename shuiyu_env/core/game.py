@@ -27,6 +27,9 @@ from shuiyu_env.core.view import View, view_of
 DealerRotation = Literal["fixed", "rotate", "random"]
 
 MAX_SEATS = 13
+
+#: More rounds than anybody plays; they are counted in 64 bits.
+MAX_ROUNDS = 10**12
 RECORD_FORMAT = "shuiyu-record"
 RECORD_VERSION = 1
 
@@ -72,7 +75,7 @@ class Game:
                 f"num_players: a deck of {deck.ranks} ranks and {deck.suits} suits seats at most"
                 f" {deck.max_seats}, got {num_players}"
             )
-        self.rounds = _whole_number("rounds", rounds, 1, None)
+        self.rounds = _whole_number("rounds", rounds, 1, MAX_ROUNDS)
         self.dealer_rotation = check_choice(
             "dealer_rotation", dealer_rotation, get_args(DealerRotation)
         )
@@ -496,9 +499,8 @@ def _integer(name: str, value: object) -> int:
     return number
 
 
-def _whole_number(name: str, value: object, low: int, high: int | None) -> int:
-    bounds = f"from {low} to {high}" if high is not None else f"of {low} or more"
+def _whole_number(name: str, value: object, low: int, high: int) -> int:
     number = as_integer(value)
-    if number is None or number < low or (high is not None and number > high):
-        raise RulesError(f"{name}: expected a whole number {bounds}, got {value!r}")
+    if number is None or not low <= number <= high:
+        raise RulesError(f"{name}: expected a whole number from {low} to {high}, got {value!r}")
     return number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["available", "load"]
+__all__ = ["available", "load", "rules_of"]
 
 import importlib
 import os
@@ -12,6 +12,7 @@ from typing import Any
 
 from shuiyu_env.core.errors import PolicyError, closest
 from shuiyu_env.core.game import Game
+from shuiyu_env.core.rules import RuleSet
 from shuiyu_env.policies.reference import Bluffer, Cautious, Honest, Uniform
 from shuiyu_env.policy import Policy, is_policy
 
@@ -103,6 +104,26 @@ def _trained() -> dict[str, Path]:
 def available() -> tuple[str, ...]:
     """Return the names that :func:`load` knows."""
     return (*_NAMES, *_trained())
+
+
+def rules_of(spec: str) -> RuleSet | None:
+    """Return the rules that a checkpoint was made for; ``None`` for what is made for no one's.
+
+    Args:
+        spec: as for :func:`load`.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged.
+    """
+    path = _trained().get(spec, Path(spec))
+    if path.suffix != ".safetensors" or not path.is_file():
+        return None
+    try:
+        from shuiyu_env.policies.checkpoint import read_header
+    except ModuleNotFoundError:
+        # Loading the policy will say what is missing.
+        return None
+    return RuleSet.from_dict(read_header(path)["rules"])
 
 
 #: Longer than any path that a system takes for one name of a file.
