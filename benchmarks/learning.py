@@ -200,19 +200,38 @@ def train_missing(jobs: int, only: str) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def ship() -> None:
-    """Copy the policy of the first run of each algorithm, preset and number of seats."""
-    shipped: set[str] = set()
+def shipped() -> dict[str, Planned]:
+    """Return the first run of each algorithm, preset and number of seats, by policies' names."""
+    found: dict[str, Planned] = {}
     known = kept()
     for run in planned():
-        name = f"{run.algorithm}-{run.preset}-{run.seats}"
+        if run.group in SHIPPED and run.key in known:
+            found.setdefault(f"{run.algorithm}-{run.preset}-{run.seats}", run)
+    return found
+
+
+def ship() -> None:
+    """Copy their policies into the package."""
+    for name, run in shipped().items():
         policy = RUNS / run.name / "policy.safetensors"
-        if run.group not in SHIPPED or name in shipped or run.key not in known:
-            continue
-        shipped.add(name)
         if policy.exists():
             write_atomically(TRAINED / f"{name}.safetensors", policy.read_bytes())
             print(f"{name}: {policy.stat().st_size / 1024:.0f} KiB", flush=True)
+
+
+def write_shipped() -> None:
+    """Write which policies ship, how exploitable they are and what made them."""
+    known, lines, commands = kept(), [], []
+    for name, run in sorted(shipped().items()):
+        row = known[run.key]
+        points = row["points"]
+        # The policy is the average, where there is one.
+        end = f"{points[-1].get('average', points[-1].get('last')):.4f}" if points else ""
+        steps, seconds = row["env_steps"] / 1e6, row["cpu_seconds"]
+        lines.append([f"`{name}`", f"{steps:.1f} M", f"{seconds:.0f} s", end])
+        commands.append(f"{row['command']}  # {name}")
+    table = markdown(["Policy", "decisions", "of one core", "NashConv"], lines)
+    write_section("shipped", f"{table}\n```bash\n" + "\n".join(commands) + "\n```", PAGE)
 
 
 def write_tables() -> None:
@@ -419,6 +438,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.ship:
         ship()
+        write_shipped()
         write_tables()
         return
     if not options.page:
