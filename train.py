@@ -60,8 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 failed = error
             except OSError as error:
                 failed = ConfigError(f"{resumed or config.runs_dir}: {error.strerror or error}")
+        first_failed = workers.any(workers.is_first and failed is not None)
         if workers.any(failed is not None):
-            raise failed or ConfigError("another process could not begin")
+            if failed is None or (first_failed and not workers.is_first):
+                # Said once is enough.
+                workers.leave()
+                return USAGE_ERROR
+            raise failed
         if run is None:
             run = Run(Path(workers.share(None)), config)
         else:
