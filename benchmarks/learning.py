@@ -264,10 +264,13 @@ def write_tables() -> None:
 
 
 def at(points: Sequence[dict[str, Any]], axis: str, where: float, kind: str) -> float:
-    """Return a run's NashConv at some steps or seconds, log-log between measured points."""
+    """Return a run's NashConv at some steps or seconds, log-log between measured points.
+
+    It is NaN before the first of them: nothing is known there.
+    """
     x = np.log([point[axis] for point in points])
     y = np.log([point[kind] for point in points])
-    return float(np.exp(np.interp(np.log(where), x, y)))
+    return float(np.exp(np.interp(np.log(where), x, y, left=np.nan)))
 
 
 def interquartile_mean(values: Sequence[float]) -> tuple[float, float, float]:
@@ -283,7 +286,9 @@ def interquartile_mean(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def cell(values: Sequence[float]) -> str:
-    """Return an interquartile mean as text."""
+    """Return an interquartile mean as text; none if a value is not known."""
+    if np.isnan(values).any():
+        return ""
     mean, low, high = interquartile_mean(values)
     return f"{mean:.4f}" if np.isnan(low) else f"{mean:.4f} ({low:.4f} to {high:.4f})"
 
@@ -413,10 +418,16 @@ def write_page() -> None:
         if not rows:
             continue
         presets = sorted({row["preset"] for row in rows}, reverse=True)
-        picture = draw(rows, group, presets)
-        parts = [f"![Learning curves](benchmark/{picture.name})"]
+        parts = []
+        if any(len(row["points"]) > 1 for row in rows):
+            picture = draw(rows, group, presets)
+            parts.append(f"![Learning curves](benchmark/{picture.name})")
         parts += [table([r for r in rows if r["preset"] == preset], preset) for preset in presets]
-        machines = sorted({row["machine"] for row in rows})
+        commits: dict[str, set[str]] = {}
+        for row in rows:
+            machine, _, commit = row["machine"].rpartition(" ")
+            commits.setdefault(machine, set()).add(commit)
+        machines = [f"{name} {', '.join(sorted(commits[name]))}" for name in sorted(commits)]
         seeds = sorted({row["seed"] for row in rows})
         commands = {row["algorithm"]: row["command"] for row in rows}
         parts.append(

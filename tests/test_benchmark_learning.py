@@ -51,8 +51,11 @@ def test_curves_are_read_between_their_points(learning: Any) -> None:
     ]
     assert learning.at(points, "env_steps", 200, "last") == pytest.approx(0.5)
     assert learning.at(points, "cpu_seconds", 4.0, "last") == pytest.approx(0.25)
-    # Nothing is made up beyond the last point.
+    # Beyond the last point it is what the run ended with.
     assert learning.at(points, "env_steps", 10_000, "last") == pytest.approx(0.25)
+    # Nor before the first: there is nothing to say.
+    assert np.isnan(learning.at(points, "env_steps", 50, "last"))
+    assert learning.cell([np.nan, 0.1]) == ""
 
 
 def test_the_interquartile_mean_leaves_out_the_best_and_the_worst(learning: Any) -> None:
