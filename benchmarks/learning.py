@@ -369,13 +369,17 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(11, 4.2 * len(presets)), dpi=110, layout="constrained")
+    figure = Figure(figsize=(12.5, 4.2 * len(presets)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(presets), 2, squeeze=False, sharey="row")
+    # Of each algorithm the same in all pictures; variants, of which there is one, have their own.
+    alone = len({name.partition("-")[0] for name in ordered(rows)}) == 1
+    names = ordered(rows) if alone else list(NAMES)
+    colours = dict(zip(names, COLOURS, strict=False))
     axis_names = {"env_steps": "decisions", "cpu_seconds": "seconds of one core"}
     for line, preset in zip(axes, presets, strict=True):
         for panel, (axis, label) in zip(line, axis_names.items(), strict=True):
-            for colour, algorithm in zip(COLOURS, ordered(rows), strict=False):
+            for algorithm in ordered(rows):
                 runs = [r for r in rows if r["algorithm"] == algorithm and r["preset"] == preset]
                 if not runs:
                     continue
@@ -389,12 +393,14 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                         x,
                         found[:, 0],
                         style,
-                        color=colour,
+                        color=colours[algorithm],
                         marker="o",
                         markersize=3,
                         label=f"{title(algorithm)}, {kind}",
                     )
-                    panel.fill_between(x, found[:, 1], found[:, 2], color=colour, alpha=0.15, lw=0)
+                    panel.fill_between(
+                        x, found[:, 1], found[:, 2], color=colours[algorithm], alpha=0.15, lw=0
+                    )
             panel.set(xscale="log", yscale="log", xlabel=label)
             panel.xaxis.set_minor_formatter(NullFormatter())
             panel.set_title(f"{preset}, by {label}", loc="left", fontsize=11)
@@ -403,7 +409,13 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
             for side in ("top", "right"):
                 panel.spines[side].set_visible(False)
         line[0].set_ylabel("NashConv, units per deal")
-        line[1].legend(fontsize=8, frameon=False, loc="lower left")
+    shown: dict[str, Any] = {}
+    for panel in axes.flat:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    figure.legend(
+        shown.values(), shown.keys(), fontsize=9, frameon=False, loc="outside right upper"
+    )
     path = KEPT.with_name(f"{group}.png")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
