@@ -17,7 +17,6 @@ from __future__ import annotations
 
 __all__ = ["STATE_VERSION", "Run"]
 
-import io
 import json
 import os
 import pickle
@@ -36,7 +35,7 @@ from agents.config import TrainConfig, to_dict
 from agents.learner import Learner
 from agents.plot import draw_curve
 from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
-from shuiyu_env.files import write_atomically
+from shuiyu_env.files import open_atomically, write_atomically
 from shuiyu_env.policies.checkpoint import save_policy
 
 if sys.platform != "win32":
@@ -293,11 +292,11 @@ def _flat(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _save_state(path: Path, workers: list[Any], settings: Mapping[str, Any]) -> None:
-    buffer = io.BytesIO()
     # The settings as they are read again: lists, no tuples.
     plain = json.loads(json.dumps(settings))
-    torch.save({"version": STATE_VERSION, "settings": plain, "workers": workers}, buffer)
-    write_atomically(path, buffer.getvalue())
+    # Straight into the file: memories of millions of decisions are gigabytes, once is enough.
+    with open_atomically(path) as file:
+        torch.save({"version": STATE_VERSION, "settings": plain, "workers": workers}, file)
 
 
 def _load_state(path: Path) -> dict[str, Any]:

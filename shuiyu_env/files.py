@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["check_writable", "write_atomically"]
+__all__ = ["check_writable", "open_atomically", "write_atomically"]
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from shuiyu_env.core.errors import ConfigError
 
@@ -37,15 +40,22 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     """Write a file so that a reader, or a crash, never meets half of it."""
+    with open_atomically(path) as file:
+        file.write(data)
+    return Path(path)
+
+
+@contextmanager
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Write a file bit by bit, which is there once the block has ended without an error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
