@@ -103,14 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             final_match(run, learner)
     except (DivergenceError, PolicyError) as error:
         # The policy meant is the one just learned: its answers are no longer finite.
-        if first:
-            rates = settings_of(config.algorithm, learner.rates)
-            print(
-                f"train.py: stopped: {error}\nthe last good policy, of iteration"
-                f" {run.saved}, is {run.policy_path}"
-                + (f"; try a lower {rates}, and others nearer to the defaults" if rates else ""),
-                file=sys.stderr,
-            )
+        rates = settings_of(config.algorithm, learner.rates)
+        # From every process: it may be the only one that has met it.
+        print(
+            f"train.py: stopped: {error}\nthe last good policy, of iteration"
+            f" {run.saved}, is {run.policy_path}"
+            + (f"; try a lower {rates}, and others nearer to the defaults" if rates else ""),
+            file=sys.stderr,
+        )
         return 1
     except (MemoryError, ShuiyuError) as error:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)

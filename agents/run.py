@@ -231,6 +231,7 @@ class Run:
         # Gathered, so that one file holds a state of all that belongs together.
         states = learner.workers.gather(_plain(learner.state_dict()))
         if not learner.workers.is_first:
+            self.saved = learner.iteration
             return
         header = {
             "algorithm": learner.name,
@@ -254,9 +255,9 @@ class Run:
         for kind, policy in policies.items():
             path = self.policy_path if kind == first else self.path / f"{kind}.safetensors"
             save_policy(path, policy, learner.game, kind=kind, **header)
-        self.saved = learner.iteration
         if self._events is not None:
             self._events.flush()
+        self.saved = learner.iteration
         draw_curve(self.path / "curve.png", self.metrics, self.path.name)
 
     def _decisive(self) -> dict[str, Any]:

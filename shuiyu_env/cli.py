@@ -206,9 +206,9 @@ def _add_threads(parser: argparse.ArgumentParser) -> None:
 
 def _rules(text: str | None, policies: Sequence[str] = ()) -> RuleSet:
     """Return the rule set that a command line names, or else the first of the policies' own."""
-    from shuiyu_env.policies.loading import rules_of
-
     if text is None:
+        from shuiyu_env.policies.loading import rules_of
+
         own = (rules_of(spec) for spec in policies)
         return next((rules for rules in own if rules is not None), resolve_rules("nanning"))
     where = "--rules"

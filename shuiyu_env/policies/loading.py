@@ -107,7 +107,7 @@ def available() -> tuple[str, ...]:
 
 
 def rules_of(spec: str) -> RuleSet | None:
-    """Return the rules that a checkpoint was made for; ``None`` for what is made for no one's.
+    """Return the rules that a checkpoint was made for; ``None`` for what has none of its own.
 
     Args:
         spec: as for :func:`load`.
