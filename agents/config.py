@@ -179,6 +179,10 @@ class TrainConfig:
                     f"{name}: has no effect on algorithm {self.algorithm!r}; choose"
                     f" --algorithm {name}, or leave it out"
                 )
+        if self.algorithm == "mccfr" and self.network.thresholds:
+            raise ConfigError(
+                "network.thresholds: has no effect on algorithm 'mccfr'; leave it out"
+            )
         self.game.make()
 
     @property

@@ -21,6 +21,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -55,7 +56,7 @@ NAMES = {
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
 TRAINED = ROOT / "shuiyu_env" / "policies" / "trained"
-SHIPPED = ("half-hour", "four-minutes", "house", "four-seats")
+SHIPPED = ("half-hour", "half-hour-dahua", "four-minutes", "house", "four-seats")
 DEALS = 4000  # of each match at larger tables
 RESAMPLES = 10_000
 
@@ -173,7 +174,7 @@ def train(run: Planned) -> str:
             "algorithm": run.algorithm,
             "preset": run.preset,
             "seed": run.seed,
-            "command": " ".join(["python", *run.command]),
+            "command": shlex.join(["python", *run.command]),
             "seats": run.seats,
             "hidden": config["network"]["hidden"],
             "env_steps": rows[-1]["env_steps"],

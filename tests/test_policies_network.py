@@ -251,14 +251,49 @@ def test_first_weights_come_from_the_generator_alone() -> None:
 
 
 def test_configuration_is_checked_and_kept() -> None:
-    config = NetworkConfig(hidden=(3, 4), cards=True)
+    config = NetworkConfig(hidden=(3, 4), cards=True, thresholds={"arrange": 0.3})
     assert NetworkConfig.from_dict(config.to_dict()) == config
     with pytest.raises(ConfigError, match=r"network\.hidden: expected whole numbers.*got 0"):
         NetworkConfig(hidden=(3, 0))
+    for thresholds, message in (
+        ({"arange": 0.1}, "unknown phase 'arange'; did you mean 'arrange'"),
+        ({"over": 0.1}, "unknown phase 'over'"),
+        ({"call": 1.5}, r"thresholds\.call: expected a probability from 0 to 1, got 1\.5"),
+        ({"call": float("nan")}, r"thresholds\.call: expected a probability .*got nan"),
+        ({"call": True}, r"thresholds\.call: expected a probability .*got True"),
+        ([0.1], r"thresholds: expected phases and probabilities.*got \[0\.1\]"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            NetworkConfig(thresholds=thresholds)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'hiden'; did you mean 'hidden'"):
         NetworkConfig.from_dict({"hiden": [3]})
     with pytest.raises(ConfigError, match=r"no field 'hands'.*did you mean 'hand'"):
         field_columns(Layout(2, 23), ["hands"])
+
+
+@pytest.mark.parametrize("game", GAMES, ids=lambda game: f"{game.num_players}-{game.num_actions}")
+def test_what_lies_below_a_threshold_is_not_played(game: Game) -> None:
+    thresholds = {"arrange": 0.4, "declare": 0.2, "reply": 1.0, "stake": 0.35}
+    states, observation, mask = positions(game, 40)
+    plain, cut = network_for(game), network_for(game, thresholds=thresholds)
+    for network in (plain, cut):
+        with torch.no_grad():
+            network.policy_head.weight *= 300.0
+    before = NetworkPolicy(plain).probabilities(observation, mask)
+    after = NetworkPolicy(cut).probabilities(observation, mask)
+    changed = set()
+    for state, old, new in zip(states, before, after, strict=True):
+        phase = Phase(state.view(state.current_player).phase).name.lower()
+        kept = [p if p >= thresholds.get(phase, 0.0) else 0.0 for p in map(float, old)]
+        if not any(kept):
+            kept[int(old.argmax())] = 1.0
+        np.testing.assert_allclose(new, np.array(kept) / sum(kept), atol=1e-6)
+        if (old != new).any():
+            changed.add(phase)
+    assert changed == {name for name in thresholds if name != "stake" or game.rules.max_stake > 1}
+    # What is learned from stays as it is.
+    x = torch.from_numpy(observation)
+    torch.testing.assert_close(plain(x)[0], cut(x)[0], rtol=0.0, atol=0.0)
 
 
 def test_network_without_hidden_layers_works() -> None:

@@ -77,7 +77,14 @@ def weights(size: int = SIZE, actions: int = ACTIONS, seed: int = 0) -> np.ndarr
     return np.random.default_rng(seed).normal(size=(size, actions))
 
 
-@pytest.mark.parametrize("config", [NetworkConfig(), NetworkConfig((32,), cards=True, bins=0)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        NetworkConfig(),
+        NetworkConfig((32,), cards=True, bins=0),
+        NetworkConfig((16,), thresholds={"arrange": 0.4, "reply": 0.3}),
+    ],
+)
 @pytest.mark.parametrize("game", [Game(2), Game(4, "dahua_house"), Game(3, {"max_stake": 2})])
 def test_an_exported_network_answers_as_it_did(
     tmp_path: Path, game: Game, config: NetworkConfig

@@ -23,7 +23,7 @@ from shuiyu_env.policies.onnx import METADATA_KEY
 
 
 class _Masked(nn.Module):
-    """A network's probabilities of the legal actions."""
+    """What a network plays: probabilities of the legal actions."""
 
     def __init__(self, network: ActorCritic) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Masked(nn.Module):
     def forward(self, observation: Tensor, action_mask: Tensor) -> Tensor:
         """Return ``float32[B, A]`` from ``float32[B, D]`` and ``float32[B, A]``."""
         logits, _ = self.network(observation)
-        return MaskedCategorical(logits, action_mask).probs
+        return self.network.played(observation, MaskedCategorical(logits, action_mask).probs)
 
 
 def export_onnx(

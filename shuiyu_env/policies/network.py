@@ -10,7 +10,7 @@ __all__ = ["ActorCritic", "MaskedCategorical", "NetworkConfig", "NetworkPolicy",
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +32,8 @@ ILLEGAL_LOGIT = -1e9
 
 _MAX_WIDTH = 65536
 _MAX_BINS = 1024
+#: Names of the phases that an observation can be of.
+_PHASES = tuple(phase.name.lower() for phase in Phase if phase is not Phase.OVER)
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,21 @@ class NetworkConfig:
             cards. Payoffs there depend on the cards only through the outcome,
             so nothing is lost, and the policy's best response becomes exactly
             computable. Without effect with more than two seats.
+        thresholds: by phase (stake, arrange, declare, call, reply, rearrange), the probability below
+            which an action is not played, except the likeliest. Only what the policy plays
+            changes, not what the network learns. A network never quite gives up an action, and
+            small mistakes add up: Ganzfried, Sandholm and Waugh, "Strategy purification and
+            thresholding" (2012). Calls had better go without, since rare bluffs are calls.
 
     Raises:
-        ConfigError: a width out of range.
+        ConfigError: a value out of range.
     """
 
     hidden: tuple[int, ...] = (128, 128)
     cards: bool = False
     bins: int = 16
     outcomes_only: bool = True
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("cards", "outcomes_only"):
@@ -78,6 +86,24 @@ class NetworkConfig:
             if isinstance(width, bool) or not isinstance(width, int) or not 0 < width <= _MAX_WIDTH:
                 raise ConfigError(
                     f"network.hidden: expected whole numbers from 1 to {_MAX_WIDTH}, got {width!r}"
+                )
+        self._check_thresholds()
+
+    def _check_thresholds(self) -> None:
+        thresholds: Any = self.thresholds
+        if not isinstance(thresholds, Mapping):
+            raise ConfigError(
+                "network.thresholds: expected phases and probabilities, such as {arrange: 0.2},"
+                f" got {thresholds!r}"
+            )
+        for name, value in thresholds.items():
+            if name not in _PHASES:
+                raise ConfigError(
+                    f"network.thresholds: unknown phase {name!r}{closest(str(name), _PHASES)}"
+                )
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise ConfigError(
+                    f"network.thresholds.{name}: expected a probability from 0 to 1, got {value!r}"
                 )
 
     def to_dict(self) -> dict[str, Any]:
@@ -189,6 +215,7 @@ class ActorCritic(nn.Module):
     _outcomes: Tensor
     _hidden_at_call: Tensor
     _hidden_at_rearranging: Tensor
+    _thresholds: Tensor
 
     def __init__(
         self,
@@ -221,6 +248,7 @@ class ActorCritic(nn.Module):
         columns = field_columns(layout, self.input_fields)
         self._split = _span(place["split"])
         self._strengths = _span(place["strengths"])
+        self._phase = _span(place["phase"])
         self._at_call = int(place["phase"][Phase.CALL])
         self._at_rearranging = int(place["phase"][Phase.REARRANGE])
         self._opponent_exposed = int(place["seats.exposed"][1, 0])
@@ -244,6 +272,7 @@ class ActorCritic(nn.Module):
             ("_outcomes", place["seats.outcomes"].ravel().tolist()),
             ("_hidden_at_call", called),
             ("_hidden_at_rearranging", forced),
+            ("_thresholds", [self.config.thresholds.get(p.name.lower(), 0.0) for p in Phase]),
         ):
             self.register_buffer(name, torch.tensor(values), persistent=False)
 
@@ -286,6 +315,15 @@ class ActorCritic(nn.Module):
         """Return logits ``[B, A]`` and values ``[B]`` from features ``[B, num_features]``."""
         hidden = self.body(features)
         return self.policy_head(hidden), self.value_head(hidden).squeeze(-1)
+
+    def played(self, observation: Tensor, probs: Tensor) -> Tensor:
+        """Return what is played of a distribution ``[B, A]``: nothing below the thresholds."""
+        if not any(self.config.thresholds.values()):
+            return probs
+        least = observation[:, self._phase] @ self._thresholds
+        likeliest = probs.amax(dim=-1)
+        kept = probs.masked_fill(probs < torch.minimum(least, likeliest)[:, None], 0.0)
+        return kept / kept.sum(dim=-1, keepdim=True)
 
     @property
     def device(self) -> torch.device:
@@ -379,7 +417,8 @@ class NetworkPolicy:
                 mask = torch.tensor(legal[part], device=device)
                 logits, _ = self.network(x)
                 # In double, so that rounded rows sum to 1 within float32's precision.
-                result[part] = MaskedCategorical(logits.double(), mask).probs.float().cpu().numpy()
+                probs = MaskedCategorical(logits.double(), mask).probs
+                result[part] = self.network.played(x, probs).float().cpu().numpy()
         if not np.isfinite(result).all():
             raise PolicyError("the network's weights give probabilities that are not finite")
         return result
