@@ -5,7 +5,8 @@
 
 NashConv is of the whole policy, but one may ask how much less it would be if one kind of
 decision were taken as the equilibrium takes it, and the others as the policy does. The parts
-do not add up: an equilibrium's calls answer the equilibrium's declarations.
+do not add up: an equilibrium's calls answer the equilibrium's declarations. The network is
+taken as it is, without the thresholds that the policy is played with.
 
 An equilibrium has to be asked about every hand, not only its strengths: a minute a row on `dahua`,
 several on `nanning`.
@@ -28,6 +29,7 @@ from shuiyu_env.core.contest import Phase
 from shuiyu_env.exact import equilibrium_of, nashconv
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies import load
+from shuiyu_env.policies.network import NetworkPolicy
 from shuiyu_env.policy import Policy
 
 PAGE = ROOT / "docs" / "benchmark.md"
@@ -56,10 +58,17 @@ class Joined:
         return np.where(observation[:, self.column, None] != 0, theirs, own)
 
 
+def network_of(game: Game) -> NetworkPolicy:
+    """Return the policy that ships, without thresholds."""
+    policy = load(f"nash_pg-{game.rules.name}-2", game)
+    assert isinstance(policy, NetworkPolicy)
+    return policy.with_thresholds({})
+
+
 def rows_of(preset: str) -> list[list[str]]:
     """Return the rows of the table for a preset."""
     game = Game(2, preset)
-    policy, equilibrium = load(f"nash_pg-{preset}-2", game), equilibrium_of(preset)
+    policy, equilibrium = network_of(game), equilibrium_of(preset)
     layout = layout_of(game)
     phases = layout.views(np.arange(layout.size))["phase"]
     rows = []
@@ -82,7 +91,7 @@ def mixed(preset: str) -> str:
     """Return how often the policy and the equilibrium arrange a hand in more than one way."""
     game = Game(2, preset)
     env = BatchEnv(game, DEALS, seed=1)
-    policies = (load(f"nash_pg-{preset}-2", game), equilibrium_of(preset))
+    policies = (network_of(game), equilibrium_of(preset))
     found = [p.probabilities(env.observation, env.action_mask) for p in policies]
     parts = [(chances.max(axis=1) < SURE).mean() for chances in found]
     apart = np.abs(found[0] - found[1]).sum(axis=1).mean() / 2

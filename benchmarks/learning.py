@@ -241,25 +241,31 @@ def write_tables() -> None:
     from shuiyu_env.evaluation import match_against
     from shuiyu_env.policies import available
 
-    parts = []
+    parts, widest = [], [0.0, 0.0]
     for preset in ("nanning", "dahua", "dahua_house"):
         names = [name for name in available() if name.endswith(f"-{preset}-4")]
         panel = [*REFERENCES[:4], *names]
         lines = []
         for name in names:
-            rows = match_against(name, panel, Game(4, preset), DEALS, seed=77)
-            for row in rows:
-                if row.opponent != name:
-                    result = row.result
-                    cells = [str(result.dealer), str(result.punter), str(result.both)]
-                    lines.append([f"`{name}`", f"three `{row.opponent}`", *cells])
+            cells = []
+            for row in match_against(name, panel, Game(4, preset), DEALS, seed=77):
+                roles = row.result.dealer, row.result.punter
+                own = row.opponent == name
+                cells.append("" if own else " / ".join(f"{role.mean:+.2f}" for role in roles))
+                widest = [
+                    max(most, role.high - role.mean)
+                    for most, role in zip(widest, roles, strict=True)
+                ]
+            lines.append([f"`{name}`", *cells])
         if lines:
-            head = ["Policy", "against", "as dealer", "as punter", "both roles"]
-            parts.append(markdown(head, lines))
+            heads = [f"`{name.removesuffix(f'-{preset}-4')}`" for name in panel]
+            parts.append(markdown([f"`{preset}`, against three", *heads], lines).strip())
     if parts:
         text = (
-            f"Units per deal over {DEALS} deals, each played in all four rotations of the seats;"
-            " 95 % intervals. The policy sits once, its opponent three times.\n\n"
+            f"Units per deal, as dealer / as punter, over {DEALS} deals, each played in all four"
+            " rotations of the seats: a policy sits once, its opponent three times. 95 %"
+            f" intervals are within ±{widest[0]:.2f} / ±{widest[1]:.2f}. A dealer plays three"
+            " opponents at once, so his numbers are larger.\n\n"
         )
         write_section("four-seats", text + "\n\n".join(parts), PAGE)
 

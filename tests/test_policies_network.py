@@ -291,6 +291,11 @@ def test_what_lies_below_a_threshold_is_not_played(game: Game) -> None:
         if (old != new).any():
             changed.add(phase)
     assert changed == {name for name in thresholds if name != "stake" or game.rules.max_stake > 1}
+    for network, others, same in ((plain, thresholds, after), (cut, {}, before)):
+        other = NetworkPolicy(network).with_thresholds(others)
+        np.testing.assert_array_equal(other.probabilities(observation, mask), same)
+        shared = (n.policy_head.weight.data_ptr() for n in (network, other.network))
+        assert len(set(shared)) == 1
     # What is learned from stays as it is.
     x = torch.from_numpy(observation)
     torch.testing.assert_close(plain(x)[0], cut(x)[0], rtol=0.0, atol=0.0)

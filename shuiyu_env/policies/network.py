@@ -10,7 +10,7 @@ __all__ = ["ActorCritic", "MaskedCategorical", "NetworkConfig", "NetworkPolicy",
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -52,11 +52,12 @@ class NetworkConfig:
             cards. Payoffs there depend on the cards only through the outcome,
             so nothing is lost, and the policy's best response becomes exactly
             computable. Without effect with more than two seats.
-        thresholds: by phase (stake, arrange, declare, call, reply, rearrange), the probability below
-            which an action is not played, except the likeliest. Only what the policy plays
-            changes, not what the network learns. A network never quite gives up an action, and
-            small mistakes add up: Ganzfried, Sandholm and Waugh, "Strategy purification and
-            thresholding" (2012). Calls had better go without, since rare bluffs are calls.
+        thresholds: by phase (stake, arrange, declare, call, reply, rearrange), the
+            probability below which an action is not played, except the likeliest. Only what
+            the policy plays changes, not what the network learns. A network never quite gives
+            up an action, and small mistakes add up: Ganzfried, Sandholm and Waugh, "Strategy
+            purification and thresholding" (2012). Calls had better go without: a dealer's
+            bluffs are rare ones.
 
     Raises:
         ConfigError: a value out of range.
@@ -374,6 +375,21 @@ class NetworkPolicy:
     def strengths_only(self) -> bool:
         """Whether it keeps the promise of that name of :class:`~shuiyu_env.policy.Policy`."""
         return not self.network.config.cards
+
+    def with_thresholds(self, thresholds: Mapping[str, float]) -> NetworkPolicy:
+        """Return the same network, weights shared, played with other thresholds.
+
+        Args:
+            thresholds: as in :class:`NetworkConfig`; ``{}`` for the network as it is.
+
+        Raises:
+            ConfigError: an unknown phase, or no probability.
+        """
+        config = replace(self.network.config, thresholds=dict(thresholds))
+        # The weights drawn here are replaced; drawing them must not disturb the global generator.
+        network = ActorCritic(self.network.layout, config, torch.Generator().manual_seed(0))
+        network.to(self.network.device).load_state_dict(self.network.state_dict(), assign=True)
+        return NetworkPolicy(network, self.chunk, self.info)
 
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]

@@ -1,0 +1,74 @@
+"""What thresholds are worth: trained policies with and without their unlikely actions.
+
+    python benchmarks/thresholds.py            # prints the table
+    python benchmarks/thresholds.py --write    # and puts it into docs/benchmark.md
+
+The shipped policies of a preset, played as their networks say, with the thresholds of
+``configs/nash_pg-dahua.yaml``, and with a threshold for calls as well; NashPG also with each
+threshold alone. Half a minute a row.
+
+Needs ``pip install -e ".[train]"``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+
+import yaml
+from report import ROOT, describe_machine, markdown, write_section
+
+from shuiyu_env import Game
+from shuiyu_env.exact import nashconv
+from shuiyu_env.policies import load
+from shuiyu_env.policies.network import NetworkPolicy
+
+PAGE = ROOT / "docs" / "benchmark.md"
+ALGORITHMS = ("nash_pg", "ppo", "mmd", "nfsp", "deep_cfr")
+CALL = {"call": 0.15}
+
+
+def thresholds_of(algorithm: str, chosen: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    """Yield the thresholds to try."""
+    yield {}
+    if algorithm == ALGORITHMS[0]:
+        yield from ({phase: value} for phase, value in (*chosen.items(), *CALL.items()))
+    yield dict(chosen)
+    if algorithm == ALGORITHMS[0]:
+        yield {**chosen, **CALL}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--preset", default="dahua", help="whose policies (default dahua)")
+    parser.add_argument("--write", action="store_true", help=f"into {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args()
+    settings = yaml.safe_load((ROOT / "configs" / "nash_pg-dahua.yaml").read_text("utf-8"))
+    game = Game(2, options.preset)
+    rows = []
+    for algorithm in ALGORITHMS:
+        policy = load(f"{algorithm}-{options.preset}-2", game)
+        assert isinstance(policy, NetworkPolicy)
+        for thresholds in thresholds_of(algorithm, settings["network"]["thresholds"]):
+            found = nashconv(policy.with_thresholds(thresholds), options.preset, threads=1)
+            numbers = (found.nashconv, found.dealer_gain, found.punter_gain)
+            text = ", ".join(f"{phase} {value}" for phase, value in thresholds.items())
+            rows.append(
+                [
+                    f"`{algorithm}-{options.preset}-2`",
+                    text or "none",
+                    *(f"{float(number):.4f}" for number in numbers),
+                ]
+            )
+            print(*rows[-1], flush=True)
+    table = markdown(["Policy", "thresholds", "NashConv", "dealer's gain", "punter gains"], rows)
+    if options.write:
+        text = (
+            f"{table}\n\nMade by `python benchmarks/thresholds.py --write` on"
+            f" {describe_machine('torch', 'numba')}."
+        )
+        write_section("thresholds", text, PAGE)
+
+
+if __name__ == "__main__":
+    main()
