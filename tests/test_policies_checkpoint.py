@@ -55,7 +55,15 @@ def rewritten(path: Path, change: dict[str, Any], drop: tuple[str, ...] = ()) ->
     return path
 
 
-@pytest.mark.parametrize("config", [{}, {"cards": True}, {"hidden": (), "outcomes_only": False}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"cards": True},
+        {"hidden": (), "outcomes_only": False},
+        {"thresholds": {"arrange": 0.4, "reply": 0.1}},
+    ],
+)
 def test_what_is_saved_is_loaded(tmp_path: Path, config: dict[str, Any]) -> None:
     network = network_for(**config)
     path = save_policy(tmp_path / "p.safetensors", network, GAME, algorithm="ppo", env_steps=12)
@@ -75,6 +83,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path, config: dict[str, Any]) -> None
     assert policy.info["rules"] == GAME.rules.to_dict()
     assert policy.info["layout_version"] == LAYOUT_VERSION
     assert read_header(path) == policy.info
+    others = policy.with_thresholds({"call": 0.2})
+    assert others.info == {**policy.info, "network": others.network.config.to_dict()}
 
 
 def test_equal_policies_are_equal_bytes_and_loading_leaves_generators_alone(

@@ -106,6 +106,7 @@ class NetworkConfig:
                 raise ConfigError(
                     f"network.thresholds.{name}: expected a probability from 0 to 1, got {value!r}"
                 )
+        object.__setattr__(self, "thresholds", dict(thresholds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; :meth:`from_dict` reverses it."""
@@ -385,11 +386,12 @@ class NetworkPolicy:
         Raises:
             ConfigError: an unknown phase, or no probability.
         """
-        config = replace(self.network.config, thresholds=dict(thresholds))
+        config = replace(self.network.config, thresholds=thresholds)
         # The weights drawn here are replaced; drawing them must not disturb the global generator.
         network = ActorCritic(self.network.layout, config, torch.Generator().manual_seed(0))
         network.to(self.network.device).load_state_dict(self.network.state_dict(), assign=True)
-        return NetworkPolicy(network, self.chunk, self.info)
+        info = self.info | ({"network": config.to_dict()} if self.info else {})
+        return NetworkPolicy(network, self.chunk, info)
 
     def probabilities(
         self, observation: npt.NDArray[np.float32], action_mask: npt.NDArray[Any]
