@@ -144,8 +144,8 @@ def settings_of(algorithm: str, names: Sequence[str]) -> str:
 def train(run: Run, learner: Learner) -> bool:
     """Learn until the end, or until Ctrl-C; return whether it was the end."""
     config, workers = run.config, learner.workers
-    if workers.any(workers.is_first and not run.policy_path.exists()):
-        # Of a run that goes on: somebody has taken it away.
+    if workers.any(workers.is_first and not run.has_policies_of(learner)):
+        # Of a run that goes on: taken away, or the last checkpoint was cut short.
         run.save(learner)
     # What resuming finds: the time that was spent before.
     before = run.metrics[-1] if run.metrics else {"train_seconds": 0.0, "cpu_seconds": 0.0}

@@ -86,9 +86,10 @@ class EvaluationConfig:
             0 for none before the end.
         deals: deals of such a match, each played in all rotations of the seats.
         final_deals: deals of the match at the end; 0 for none.
-        nashconv_points: heads-up, how often NashConv is computed exactly: at the end, and at
-            a half, a quarter and so on of the iterations; 0 for never. Not counted as
-            training time. On a full deck each takes some ten seconds for each policy.
+        nashconv_points: how often NashConv is computed exactly: at the end, and at a half, a
+            quarter and so on of the iterations; 0 for never. Heads-up, with reward transfer
+            and without stakes; elsewhere there is none. Not counted as training time. On a
+            full deck each takes ten to thirty seconds for each policy.
 
     Raises:
         ConfigError: a value out of range.
@@ -296,6 +297,11 @@ def _check_options(words: Sequence[str]) -> None:
                 f"{option}: expected the rules in one mapping, such as"
                 " --game.rules '{preset: dahua, max_stake: 3}'"
             )
+        if option.startswith("--network.thresholds."):
+            raise ConfigError(
+                f"{option}: expected the thresholds in one mapping, such as"
+                " --network.thresholds '{arrange: 0.4, reply: 0.15}'"
+            )
         if option not in valid:
             raise ConfigError(f"{option}: unknown option{closest(option, valid)}")
 
@@ -378,6 +384,7 @@ def _one_line(message: str) -> str:
         lambda match: f"expected {_either(match[1])}, got {match[2]}",
         text,
     )
+    text = text.replace("Expected a Mapping", "Expected keys and values")
     text = re.sub(r"typing\.Literal\[(.*?)\]", r"one of \1", text)
     return re.sub(r"Expected (?:an? )?(.*?)\. Got value: (.*)$", r"expected \1, got \2", text)
 

@@ -105,7 +105,7 @@ class DeepCFRConfig:
         check_at_least(1, self.section, self, (*whole, "average_steps", "average_batch_size"))
         rates = ("learning_rate", "average_learning_rate", "max_grad_norm")
         check_positive(self.section, self, rates)
-        check_from(0.0, 10.0, self.section, self, ("weighting",))
+        check_from(0.0, 5.0, self.section, self, ("weighting",))
         check_from(1.0, math.inf, self.section, self, ("max_width",))
         if type(self.from_scratch) is not bool:
             raise ConfigError(

@@ -72,8 +72,8 @@ class NFSPConfig:
         epsilon: probability that the best response explores, at the start.
         final_epsilon: at the end; linear in between.
         replay_capacity: decisions that the best response learns from, of each
-            process: the newest so many. Heads-up, one takes half a kilobyte, in
-            memory and in each saved state; with 13 seats, 2.6.
+            process: the newest so many. Heads-up, one takes 1.3 kilobytes, in
+            memory and in each saved state; with 13 seats, 4.8.
         reservoir_capacity: decisions that the average policy learns from, of
             each process: a uniform sample of all that the best response has
             taken. One takes half as much.
@@ -133,7 +133,7 @@ class NFSPConfig:
         check_positive(self.section, self, ("anticipatory", *rates))
         final_rates = ("final_q_learning_rate", "final_average_learning_rate")
         check_from(0.0, math.inf, self.section, self, final_rates)
-        check_from(0.0, 10.0, self.section, self, ("weighting",))
+        check_from(0.0, 5.0, self.section, self, ("weighting",))
         check_from(0.0, 1.0, self.section, self, ("anticipatory", "epsilon", "final_epsilon"))
         fewest = min(self.replay_capacity, self.reservoir_capacity)
         if self.learning_starts > fewest:

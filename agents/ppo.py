@@ -69,15 +69,16 @@ class PPOConfig:
         adam_eps: Adam's constant for numerical stability.
         clip: how far an action's probability ratio may move in one iteration
             before it is no longer rewarded; null for as far as it likes.
-        entropy: weight of the policy's entropy, at the start; per unit of
-            normalised advantage. 0.05 to 0.2 is what such games want.
+        entropy: weight of the policy's entropy, at the start; per unit of advantage,
+            normalised or not. 0.05 to 0.2 is what such games want at the start.
         final_entropy: at the end; linear in between.
         barrier: weight of the mean of -log(probability) over all legal actions, at the start.
             It keeps every action alive at a probability of some thousandths, however bad: one
             that has died out is not answered rightly any more, and would not come back when it
             pays again (Agarwal et al., "On the theory of policy gradient methods", 2021).
         final_barrier: at the end; linear in between.
-        value: weight of the value loss (mean squared error, in units).
+        value: weight of the value loss (mean squared error, in units); of a central critic,
+            which learns on its own, only as far as gradients are clipped.
         central_critic: whether the estimates that decisions are compared with come from a
             network of their own that sees the cards of both sides:
             :class:`~agents.critic.Critic`. The value head of the network that plays is then

@@ -150,19 +150,26 @@ def seat_advantages(
 
 
 def exploration_weights(
-    seat: Tensor, ratio: Tensor, exposes: Tensor, settled: Tensor, num_players: int
+    seat: Tensor,
+    ratio: Tensor,
+    exposes: Tensor,
+    covered: Tensor,
+    settled: Tensor,
+    num_players: int,
 ) -> Tensor:
     """Return what each decision counts, ``[T, N]``.
 
     A decision counts as much likelier as the policy was to make the deal's explored
-    decisions than whoever made them; those of a seat whose hand a declaration has laid
-    open before no longer matter.
+    decisions than whoever made them; those of a seat whose hand has been laid open before no
+    longer matter. Where punters declare at the same time, hands are laid open after all of them.
 
     Args:
         seat: ``int64[T, N]``, who decided.
         ratio: ``[T, N]``, the probability of the action under the policy, divided by
             that with which it was chosen.
         exposes: ``bool[T, N]``, whether the decision laid a hand open.
+        covered: ``bool[T, N]``, whether what the deal's decisions before laid open did not
+            yet show.
         settled: ``bool[T, N]``, whether it settled the deal.
         num_players: seats at the table.
     """
@@ -174,7 +181,7 @@ def exploration_weights(
     exposed = torch.zeros(steps, size, num_players, dtype=torch.bool, device=ratio.device)
     open_now = torch.zeros_like(exposed[0])
     for t in range(steps):
-        exposed[t] = open_now
+        exposed[t] = open_now & ~covered[t][:, None]
         running[rows, seat[t]] *= ratio[t]
         open_now[rows, seat[t]] |= exposes[t]
         so_far[t] = running
@@ -201,6 +208,7 @@ class _Steps:
     value: Tensor
     ratio: Tensor
     exposes: Tensor
+    covered: Tensor
     reward: Tensor
     settled: Tensor
     #: Not yet handed out in a batch (rows before the first step are empty).
@@ -258,6 +266,7 @@ class Rollout:
             value=empty(torch.float32),
             ratio=torch.ones(lead, device=self.device),
             exposes=empty(torch.bool),
+            covered=empty(torch.bool),
             reward=empty(torch.float32, env.game.num_players),
             settled=empty(torch.bool),
             pending=empty(torch.bool),
@@ -266,6 +275,7 @@ class Rollout:
         self._exposes = torch.zeros(env.game.num_actions, dtype=torch.bool, device=self.device)
         self._exposes[list(env.game.tree.exposes)] = True
         self._declaring = int(place["phase"][Phase.DECLARE])
+        self._at_once = env.game.rules.declare == "simultaneous"
         self.environment_seconds = 0.0
         self.network_seconds = 0.0
 
@@ -314,9 +324,10 @@ class Rollout:
                 policy = MaskedCategorical(logits, steps.action_mask[t])
                 action = policy.sample(generator)
                 steps.ratio[t] = 1.0
+                declaring = observation[:, self._declaring].to(self.device) != 0
+                steps.covered[t] = declaring & self._at_once
                 if exploration:
                     share = exploration / (env.game.num_players - 1)
-                    declaring = observation[:, self._declaring].to(self.device) != 0
                     action, steps.ratio[t] = self._explore(
                         policy, action, declaring, generator, share
                     )
@@ -360,7 +371,12 @@ class Rollout:
         take = complete & steps.pending
         steps.pending &= ~complete
         weights = exploration_weights(
-            steps.seat, steps.ratio, steps.exposes, steps.settled, self.env.game.num_players
+            steps.seat,
+            steps.ratio,
+            steps.exposes,
+            steps.covered,
+            steps.settled,
+            self.env.game.num_players,
         )
         value, advantage = steps.value[take], advantages[take]
         return Batch(

@@ -36,7 +36,7 @@ from agents.learner import Learner
 from agents.plot import draw_curve
 from shuiyu_env.core.errors import CheckpointError, ConfigError, ShuiyuError
 from shuiyu_env.files import open_atomically, write_atomically
-from shuiyu_env.policies.checkpoint import save_policy
+from shuiyu_env.policies.checkpoint import read_header, save_policy
 
 if sys.platform != "win32":
     import fcntl
@@ -253,12 +253,24 @@ class Run:
         # The state first: a policy must never be newer than what resuming starts from.
         _save_state(self.state_path, states, self._decisive())
         for kind, policy in policies.items():
-            path = self.policy_path if kind == first else self.path / f"{kind}.safetensors"
-            save_policy(path, policy, learner.game, kind=kind, **header)
+            save_policy(self._path_of(kind, learner), policy, learner.game, kind=kind, **header)
         if self._events is not None:
             self._events.flush()
         self.saved = learner.iteration
         draw_curve(self.path / "curve.png", self.metrics, self.path.name)
+
+    def has_policies_of(self, learner: Learner) -> bool:
+        """Return whether the newest policies are there, and of the learner's iteration."""
+        try:
+            found = [read_header(self._path_of(kind, learner)) for kind in learner.policies()]
+        except CheckpointError:
+            return False
+        return all(header.get("iteration") == learner.iteration for header in found)
+
+    def _path_of(self, kind: str, learner: Learner) -> Path:
+        """Return where the newest policy of a kind is written."""
+        first = next(iter(learner.policies()))
+        return self.policy_path if kind == first else self.path / f"{kind}.safetensors"
 
     def _decisive(self) -> dict[str, Any]:
         """Return the settings that decide what is learned: what makes the policy again."""
@@ -341,6 +353,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return {_ARRAY: torch.from_numpy(value.copy())}
+    if isinstance(value, torch.Tensor):
+        return value.cpu()  # wherever it is loaded again
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, IntEnum):

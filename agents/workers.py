@@ -115,12 +115,12 @@ class Workers:
         return self.total(float(flag)) > 0.0
 
     def gather(self, value: Any) -> list[Any]:
-        """Return all processes' values, by rank."""
+        """Return all processes' values, by rank, to the first process; none to the others."""
         if self.size == 1:
             return [value]
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
-        return values
+        values: list[Any] | None = [None] * self.size if self.is_first else None
+        dist.gather_object(value, values)
+        return values or []
 
     def share(self, value: Any) -> Any:
         """Return the first process's value."""

@@ -214,12 +214,12 @@ def say(*parts: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", choices=tuple(SECTIONS))
-    parser.add_argument("--policies", nargs="*", help="trained ones; by default what ships")
+    parser.add_argument("--policies", nargs="*", help="trained ones; by default NashPG's")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
     networks = options.policies
     if networks is None:
-        networks = [name for name in available() if name not in REFERENCES]
+        networks = [name for name in available() if name.startswith("nash_pg-")]
     for section in options.only or SECTIONS:
         began = time.perf_counter()
         text = SECTIONS[section](networks)

@@ -5,8 +5,7 @@
 
 No learning from play: cross-entropy against the equilibrium's probabilities, in the states of
 games in which it is played, with some uniform play mixed in. What NashConv is left is what a
-network of this size, trained for so long, does not express; self-play cannot be asked for much
-less in the same time.
+network of this size, trained for so long and played without thresholds, does not express.
 
 Needs ``pip install -e ".[train]"``.
 """

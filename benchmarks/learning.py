@@ -3,7 +3,8 @@
     python benchmarks/learning.py            # trains what is missing, then writes the page
     python benchmarks/learning.py --only 'half-hour-*-nanning'  # those whose names begin so
     python benchmarks/learning.py --page     # only writes docs/benchmark.md and its pictures
-    python benchmarks/learning.py --ship     # puts trained policies into the package
+    python benchmarks/learning.py --ship     # puts trained policies into the package, and
+                                             # what they are into the page
 
 Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
 seed), each a call of ``train.py`` with one thread, two at a time. A run that was interrupted
@@ -393,8 +394,11 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                 for kind, style in (("last", "-"), ("average", "--")):
                     if kind not in runs[0]["points"][-1]:
                         continue
-                    x = np.median([[p[axis] for p in run["points"]] for run in runs], axis=0)
-                    y = np.array([[p[kind] for p in run["points"]] for run in runs])
+                    # Runs are measured at their ends, at a half, at a quarter and so on.
+                    common = min(len(run["points"]) for run in runs)
+                    points = [run["points"][-common:] for run in runs]
+                    x = np.median([[p[axis] for p in row] for row in points], axis=0)
+                    y = np.array([[p[kind] for p in row] for row in points])
                     found = np.array([interquartile_mean(column) for column in y.T])
                     panel.plot(
                         x,

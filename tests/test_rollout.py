@@ -41,6 +41,7 @@ GAMES = {
     "heads-up": Game(2),
     "specials": Game(2, {"deck": {"ranks": 2, "suits": 4}}),
     "stakes": Game(4, {"max_stake": 3, "declare": "in_turn"}),
+    "at once": Game(3),
     "drinks": Game(3, "dahua_house", reward="drinks"),
     "rounds": Game(3, "dahua", rounds=3, dealer_rotation="rotate"),
     "rounds with stakes": Game(2, {"max_stake": 2}, rounds=2, dealer_rotation="random"),
@@ -218,19 +219,24 @@ def test_a_restored_rollout_goes_on_exactly(game: Game) -> None:
 
 def test_explored_decisions_count_as_the_policy_would_have_made_them() -> None:
     # Three seats; 0 deals. 1 and 2 split (ratios 0.5, 0.25), 1 opens (0.1), 2 covers (2), 0 calls.
+    # In turn, seat 2 sees the hand of seat 1; at the same time, it does not.
     seat = torch.tensor([[1], [2], [0], [1], [2], [0], [1], [0]])
     ratio = torch.tensor([0.5, 0.25, 1.0, 0.1, 2.0, 1.0, 1.0, 1.0])[:, None]
     exposes = torch.tensor([[False]] * 3 + [[True]] + [[False]] * 4)
     settled = torch.tensor([[False]] * 7 + [[True]])
     # Seat 1's are 0.05 together, up to and with its opening; seat 2's 0.5, for all of the deal.
     expected = torch.tensor([0.025] * 4 + [0.5] * 4)[:, None]
-    torch.testing.assert_close(exploration_weights(seat, ratio, exposes, settled, 3), expected)
-    # Deals do not mix.
-    twice = [torch.cat([x, x]) for x in (seat, ratio, exposes, settled)]
-    torch.testing.assert_close(exploration_weights(*twice, 3), torch.cat([expected, expected]))
+    at_once = torch.tensor([[False]] * 3 + [[True]] * 2 + [[False]] * 3)
+    for covered in (torch.zeros_like(at_once), at_once):
+        expected[4] = 0.025 if covered.any() else 0.5
+        columns = (seat, ratio, exposes, covered, settled)
+        torch.testing.assert_close(exploration_weights(*columns, 3), expected)
+        # Deals do not mix.
+        twice = [torch.cat([x, x]) for x in columns]
+        torch.testing.assert_close(exploration_weights(*twice, 3), torch.cat([expected, expected]))
 
 
-@pytest.mark.parametrize("name", ["heads-up", "specials", "stakes"])
+@pytest.mark.parametrize("name", ["heads-up", "specials", "stakes", "at once"])
 def test_exploration_shows_more_and_favours_nothing(name: str) -> None:
     game = GAMES[name]
     network, n = network_for(game), game.num_players
@@ -245,13 +251,14 @@ def test_exploration_shows_more_and_favours_nothing(name: str) -> None:
     assert (found[0].weight == 1.0).all()
     opened = [int((batch.action == int(Action.OPEN)).sum()) / batch.deals for batch in found]
     assert opened[1] > opened[0] + 0.15
-    # What the decisions before the calls are worth: the same, by weight. (With more punters, one
-    # who declares after an opened hand knows of it, and may well see that more often.)
+    # What the decisions before the calls are worth: the same, by weight. (In turn, with more
+    # punters, one who declares after an opened hand knows of it, and sees that more often.)
+    unseen = n == 2 or game.rules.declare == "simultaneous"
     columns = field_columns(layout_of(game), network.input_fields)
     role = columns.index(field_columns(layout_of(game), ("role",))[0])
     phases = [columns.index(field_columns(layout_of(game), ("phase",))[p]) for p in Phase][:-1]
     for side in (0, 1):
-        for phase in (Phase.ARRANGE, Phase.DECLARE)[: 1 + (side == 1 and n == 2)]:
+        for phase in (Phase.ARRANGE, Phase.DECLARE)[: 1 + (side == 1 and unseen)]:
             means, errors = [], []
             for batch in found:
                 rows = (batch.features[:, role + side] != 0) & (

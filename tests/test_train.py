@@ -211,6 +211,12 @@ def test_resuming_a_finished_run_only_matches_again(tmp_path: Path) -> None:
     (path / "policy.safetensors").unlink()
     assert train.main(["--resume", str(path)]) == 0
     assert (metrics_of(path), (path / "policy.safetensors").read_bytes()) == before
+    # Neither is one left from before, where the last checkpoint was cut short.
+    for name in ("policy.safetensors", "last.safetensors"):
+        newest = (path / name).read_bytes()
+        (path / name).write_bytes((path / "checkpoints" / "000000.safetensors").read_bytes())
+        assert train.main(["--resume", str(path)]) == 0
+        assert (path / name).read_bytes() == newest
     assert (path / "match.json").exists()
 
 
@@ -365,7 +371,7 @@ def test_mistakes_on_the_command_line_are_one_clear_line(
         ("ppo: {epochs: null}", "ppo.epochs: expected a value, got null"),
         ("mmd: {kl: 1.0}", "mmd: has no effect on algorithm 'nash_pg'; choose --algorithm mmd"),
         ("network: {thresholds: {call: much}}", "network.thresholds: expected float, got much"),
-        ("network: {thresholds: {cal: 0.1}}", "network.thresholds: unknown phase 'cal'; did you"),
+        ("network: {thresholds: {cal: 0.1}}", "network.thresholds: expected phases, of stake"),
         ("{algorithm: mccfr, network: {thresholds: {call: 0.1}}}", "network.thresholds: has no"),
         ("network: {cards: null}", "network.cards: expected a value, got null"),
         ("device: null", "device: expected a value, got null"),

@@ -32,6 +32,8 @@ ILLEGAL_LOGIT = -1e9
 
 _MAX_WIDTH = 65536
 _MAX_BINS = 1024
+#: Below a threshold, so far an action's probability goes down to none.
+_SLOPE = 0.01
 #: Names of the phases that an observation can be of.
 _PHASES = tuple(phase.name.lower() for phase in Phase if phase is not Phase.OVER)
 
@@ -53,11 +55,11 @@ class NetworkConfig:
             so nothing is lost, and the policy's best response becomes exactly
             computable. Without effect with more than two seats.
         thresholds: by phase (stake, arrange, declare, call, reply, rearrange), the
-            probability below which an action is not played, except the likeliest. Only what
-            the policy plays changes, not what the network learns. A network never quite gives
-            up an action, and small mistakes add up: Ganzfried, Sandholm and Waugh, "Strategy
-            purification and thresholding" (2012). Calls had better go without: a dealer's
-            bluffs are rare ones.
+            probability below which an action is not played, except the likeliest (less within
+            0.01 of it, not at all further down). Only what the policy plays changes, not what
+            the network learns. A network never quite gives up an action, and small mistakes add
+            up: Ganzfried, Sandholm and Waugh, "Strategy purification and thresholding" (2012).
+            Calls had better go without: a dealer's bluffs are rare ones.
 
     Raises:
         ConfigError: a value out of range.
@@ -100,7 +102,8 @@ class NetworkConfig:
         for name, value in thresholds.items():
             if name not in _PHASES:
                 raise ConfigError(
-                    f"network.thresholds: unknown phase {name!r}{closest(str(name), _PHASES)}"
+                    f"network.thresholds: expected phases, of {', '.join(_PHASES)}, got"
+                    f" {name!r}{closest(str(name), _PHASES)}"
                 )
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise ConfigError(
@@ -323,8 +326,10 @@ class ActorCritic(nn.Module):
         if not any(self.config.thresholds.values()):
             return probs
         least = observation[:, self._phase] @ self._thresholds
-        likeliest = probs.amax(dim=-1)
-        kept = probs.masked_fill(probs < torch.minimum(least, likeliest)[:, None], 0.0)
+        least = torch.minimum(least, probs.amax(dim=-1))[:, None]
+        # A short slope: at a step, rounding would decide, and batches of other sizes round
+        # differently.
+        kept = probs * ((probs - least) / _SLOPE + 1.0).clamp(0.0, 1.0)
         return kept / kept.sum(dim=-1, keepdim=True)
 
     @property
@@ -390,7 +395,9 @@ class NetworkPolicy:
         # The weights drawn here are replaced; drawing them must not disturb the global generator.
         network = ActorCritic(self.network.layout, config, torch.Generator().manual_seed(0))
         network.to(self.network.device).load_state_dict(self.network.state_dict(), assign=True)
-        info = self.info | ({"network": config.to_dict()} if self.info else {})
+        # The digest was of the file.
+        info = {name: entry for name, entry in self.info.items() if name != "sha256"}
+        info |= {"network": config.to_dict()} if info else {}
         return NetworkPolicy(network, self.chunk, info)
 
     def probabilities(
