@@ -33,7 +33,7 @@ ILLEGAL_LOGIT = -1e9
 _MAX_WIDTH = 65536
 _MAX_BINS = 1024
 #: Below a threshold, so far an action's probability goes down to none.
-_SLOPE = 0.01
+_SLOPE = 0.003
 #: Names of the phases that an observation can be of.
 _PHASES = tuple(phase.name.lower() for phase in Phase if phase is not Phase.OVER)
 
@@ -56,7 +56,7 @@ class NetworkConfig:
             computable. Without effect with more than two seats.
         thresholds: by phase (stake, arrange, declare, call, reply, rearrange), the
             probability below which an action is not played, except the likeliest (less within
-            0.01 of it, not at all further down). Only what the policy plays changes, not what
+            0.003 of it, not at all further down). Only what the policy plays changes, not what
             the network learns. A network never quite gives up an action, and small mistakes add
             up: Ganzfried, Sandholm and Waugh, "Strategy purification and thresholding" (2012).
             Calls had better go without: a dealer's bluffs are rare ones.
