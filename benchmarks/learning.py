@@ -102,8 +102,15 @@ class Planned:
             "train.py",
             "--config",
             f"configs/{self.algorithm.partition('-')[0]}.yaml",
-            *(f"--{name}={value}" for name, value in settings.items()),
+            *(f"--{name}={as_yaml(value)}" for name, value in settings.items()),
         ]
+
+
+def as_yaml(value: Any) -> str:
+    """Return a setting as the command line has it, in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {as_yaml(item)}" for key, item in value.items()) + "}"
+    return str(value)
 
 
 def planned(path: Path = LIST) -> Iterator[Planned]:
@@ -274,11 +281,18 @@ def write_tables() -> None:
 def at(points: Sequence[dict[str, Any]], axis: str, where: float, kind: str) -> float:
     """Return a run's NashConv at some steps or seconds, log-log between measured points.
 
-    It is NaN before the first of them: nothing is known there.
+    It is NaN before the first of them and after the last: nothing is known there.
     """
     x = np.log([point[axis] for point in points])
     y = np.log([point[kind] for point in points])
-    return float(np.exp(np.interp(np.log(where), x, y, left=np.nan)))
+    return float(np.exp(np.interp(np.log(where), x, y, left=np.nan, right=np.nan)))
+
+
+def common(rows: Sequence[dict[str, Any]], axis: str) -> float:
+    """Return the earliest end of a run by which all that went on had been measured."""
+    spans = [(row["points"][0][axis], row["points"][-1][axis]) for row in rows]
+    ends = sorted(end for _, end in spans)
+    return next(x for x in ends if all(first <= x for first, end in spans if end >= x))
 
 
 def interquartile_mean(values: Sequence[float]) -> tuple[float, float, float]:
@@ -303,9 +317,9 @@ def cell(values: Sequence[float]) -> str:
 
 def table(rows: list[dict[str, Any]], preset: str) -> str:
     """Return the table of a group's runs on a preset."""
-    ends = {
-        axis: min(row["points"][-1][axis] for row in rows) for axis in ("env_steps", "cpu_seconds")
-    }
+    ends = {}
+    if any(len(row["points"]) > 1 for row in rows):
+        ends = {axis: common(rows, axis) for axis in ("env_steps", "cpu_seconds")}
     lines = []
     for algorithm in ordered(rows):
         runs = [row for row in rows if row["algorithm"] == algorithm]
@@ -327,15 +341,15 @@ def table(rows: list[dict[str, Any]], preset: str) -> str:
                 ]
             )
     lines += [
-        [f"`{name}`", "", "", "", "", f"{reference(name, preset):.4f}", "", ""]
+        [f"`{name}`", "", "", *("" for _ in ends), f"{reference(name, preset):.4f}", "", ""]
         for name in REFERENCES
     ]
     head = [
         f"NashConv on `{preset}`",
         "Seeds",
         "Network",
-        f"after {ends['env_steps'] / 1e6:.1f} M decisions",
-        f"after {ends['cpu_seconds']:.0f} s",
+        *([f"after {ends['env_steps'] / 1e6:.1f} M decisions"] if ends else []),
+        *([f"after {ends['cpu_seconds']:.0f} s"] if ends else []),
         "at the end",
         "Decisions",
         "Seconds",
@@ -380,9 +394,9 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     figure = Figure(figsize=(12.5, 4.2 * len(presets)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(presets), 2, squeeze=False, sharey="row")
-    # Of each algorithm the same in all pictures; variants, of which there is one, have their own.
-    alone = len({name.partition("-")[0] for name in ordered(rows)}) == 1
-    names = ordered(rows) if alone else list(NAMES)
+    # Of each algorithm the same in all pictures; where there are variants, each has its own.
+    variants = any("-" in name for name in ordered(rows))
+    names = ordered(rows) if variants else list(NAMES)
     colours = dict(zip(names, COLOURS, strict=False))
     axis_names = {"env_steps": "decisions", "cpu_seconds": "seconds of one core"}
     for line, preset in zip(axes, presets, strict=True):
