@@ -214,7 +214,7 @@ class PPO(Learner):
         batch = rollout.collect(self.network, self.generator, config.gae_lambda, config.exploration)
         collected = time.perf_counter()
         schedule = self.schedule()
-        # Short windows may not settle any deal.
+        # Short windows may not settle any deal; then what other processes settled is left out.
         metrics = self.update(batch) if self.workers.fewest(len(batch)) else {}
         if self.average is not None:
             move_average(self.average, self.network, config.averaging, self.iteration + 1)

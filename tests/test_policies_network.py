@@ -253,6 +253,7 @@ def test_first_weights_come_from_the_generator_alone() -> None:
 def test_configuration_is_checked_and_kept() -> None:
     config = NetworkConfig(hidden=(3, 4), cards=True, thresholds={"arrange": 0.3})
     assert NetworkConfig.from_dict(config.to_dict()) == config
+    assert len({config, NetworkConfig.from_dict(config.to_dict())}) == 1
     with pytest.raises(ConfigError, match=r"network\.hidden: expected whole numbers.*got 0"):
         NetworkConfig(hidden=(3, 0))
     for thresholds, message in (

@@ -69,7 +69,7 @@ class NetworkConfig:
     cards: bool = False
     bins: int = 16
     outcomes_only: bool = True
-    thresholds: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("cards", "outcomes_only"):
