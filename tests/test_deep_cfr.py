@@ -212,7 +212,7 @@ def test_every_kind_of_game_can_be_learned(game: Game) -> None:
         ({"capacity": 0}, r"deep_cfr\.capacity"),
         ({"average_steps": 0}, r"deep_cfr\.average_steps"),
         ({"learning_rate": 0.0}, r"deep_cfr\.learning_rate: expected more than 0, got 0\.0"),
-        ({"weighting": -1.0}, r"deep_cfr\.weighting: expected a number from 0 to 10, got -1\.0"),
+        ({"weighting": -1.0}, r"deep_cfr\.weighting: expected a number from 0 to 5, got -1\.0"),
         ({"max_width": 0.5}, r"deep_cfr\.max_width: expected 1 or more, got 0\.5"),
         ({"from_scratch": 1}, r"deep_cfr\.from_scratch: expected true or false, got 1"),
     ],

@@ -26,6 +26,7 @@ from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
 from shuiyu_env.exact import nashconv
 from shuiyu_env.policies import load
+from shuiyu_env.policies.network import NetworkConfig
 
 torch.set_num_threads(1)
 
@@ -111,7 +112,9 @@ def test_the_file_for_dahua_says_what_is_not_the_default() -> None:
     assert config.algorithm == "nash_pg"
     assert config.game.rules == "dahua"
     listed = yaml.safe_load((ROOT / "benchmarks" / "learning.yaml").read_text())
-    settings = listed["half-hour"]["algorithms"]["nash_pg"]["dahua"]
+    settings = dict(listed["half-hour-dahua"]["algorithms"]["nash_pg"]["dahua"])
+    network = NetworkConfig(thresholds=settings.pop("network.thresholds"))
+    assert config.network == network != NetworkConfig()
     for name, value in settings.items():
         assert getattr(config.learner, name.removeprefix("nash_pg.")) == value
     changed = {f.name for f in fields(config.learner)} - {"total_steps"}

@@ -443,7 +443,7 @@ def test_every_kind_of_game_can_be_learned(game: Game) -> None:
         ),
         ({"epsilon": float("nan")}, r"nfsp\.epsilon"),
         ({"q_learning_rate": 0.0}, r"nfsp\.q_learning_rate: expected more than 0, got 0\.0"),
-        ({"weighting": -1.0}, r"nfsp\.weighting: expected a number from 0 to 10, got -1\.0"),
+        ({"weighting": -1.0}, r"nfsp\.weighting: expected a number from 0 to 5, got -1\.0"),
     ],
 )
 def test_values_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:

@@ -98,10 +98,13 @@ def test_an_exported_network_answers_as_it_did(
     seen, mask = questions(game)
     expected = policy.probabilities(seen, mask)
     answer = checked_probabilities(exported, seen, mask, "exported")
-    np.testing.assert_allclose(answer, expected, atol=1e-5)
+    # Just below a threshold small differences grow.
+    close = 1e-4 if config.thresholds else 1e-5
+    np.testing.assert_allclose(answer, expected, atol=close)
     assert (answer[mask == 0] == 0.0).all()
     assert answer.max() > 0.8
-    np.testing.assert_allclose(exported.probabilities(seen[:1], mask[:1]), expected[:1], atol=1e-5)
+    alone = exported.probabilities(seen[:1], mask[:1])
+    np.testing.assert_allclose(alone, expected[:1], atol=close)
     assert exported.outcomes_only == policy.outcomes_only
     assert exported.strengths_only == policy.strengths_only
     assert exported.info["rules"] == game.rules.to_dict()

@@ -32,7 +32,8 @@ class _Masked(nn.Module):
     def forward(self, observation: Tensor, action_mask: Tensor) -> Tensor:
         """Return ``float32[B, A]`` from ``float32[B, D]`` and ``float32[B, A]``."""
         logits, _ = self.network(observation)
-        return self.network.played(observation, MaskedCategorical(logits, action_mask).probs)
+        probs = MaskedCategorical(logits.double(), action_mask).probs
+        return self.network.played(observation, probs).float()
 
 
 def export_onnx(
