@@ -389,7 +389,7 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
     """Draw the learning curves of a group."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure = Figure(figsize=(12.5, 4.2 * len(presets)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
@@ -427,7 +427,16 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                         x, found[:, 1], found[:, 2], color=colours[algorithm], alpha=0.15, lw=0
                     )
             panel.set(xscale="log", yscale="log", xlabel=label)
-            panel.xaxis.set_minor_formatter(NullFormatter())
+            for side, scale, unit in (
+                (panel.xaxis, 1e6 if axis == "env_steps" else 1.0, " M" * (axis == "env_steps")),
+                (panel.yaxis, 1.0, ""),
+            ):
+                side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                side.set_minor_locator(LogLocator(subs="all"))
+                side.set_minor_formatter(NullFormatter())
+                side.set_major_formatter(
+                    FuncFormatter(lambda x, _, scale=scale, unit=unit: f"{x / scale:g}{unit}")
+                )
             panel.set_title(f"{preset}, by {label}", loc="left", fontsize=11)
             panel.grid(color="#DDDDDD", linewidth=0.6, which="both")
             panel.set_axisbelow(True)
