@@ -30,6 +30,11 @@ from shuiyu_env.core.rules import resolve_rules
 from shuiyu_env.policies.network import NetworkConfig
 
 _MAX_THREADS = 1024
+#: Settings that are mappings of their own, by name, with an example of each.
+_MAPPINGS = {
+    "game.rules": "{preset: dahua, max_stake: 3}",
+    "network.thresholds": "{arrange: 0.4, reply: 0.15}",
+}
 # A folder's name that no shell, and no YAML, reads as anything else.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 
@@ -292,16 +297,12 @@ def _check_options(words: Sequence[str]) -> None:
         if not word.startswith("--"):
             continue
         option = word.partition("=")[0]
-        if option.startswith("--game.rules."):
-            raise ConfigError(
-                f"{option}: expected the rules in one mapping, such as"
-                " --game.rules '{preset: dahua, max_stake: 3}'"
-            )
-        if option.startswith("--network.thresholds."):
-            raise ConfigError(
-                f"{option}: expected the thresholds in one mapping, such as"
-                " --network.thresholds '{arrange: 0.4, reply: 0.15}'"
-            )
+        for name, example in _MAPPINGS.items():
+            if option.startswith(f"--{name}."):
+                raise ConfigError(
+                    f"{option}: expected the {name.partition('.')[2]} in one mapping, such as"
+                    f" --{name} '{example}'"
+                )
         if option not in valid:
             raise ConfigError(f"{option}: unknown option{closest(option, valid)}")
 

@@ -21,7 +21,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import IO, Any
@@ -242,6 +242,7 @@ class Run:
             "settings": self._decisive(),
         }
         policies = learner.policies()
+        paths = self._paths(policies)
         first = next(iter(policies))
         save_policy(
             self.path / "checkpoints" / f"{learner.iteration:06d}.safetensors",
@@ -253,7 +254,7 @@ class Run:
         # The state first: a policy must never be newer than what resuming starts from.
         _save_state(self.state_path, states, self._decisive())
         for kind, policy in policies.items():
-            save_policy(self._path_of(kind, learner), policy, learner.game, kind=kind, **header)
+            save_policy(paths[kind], policy, learner.game, kind=kind, **header)
         if self._events is not None:
             self._events.flush()
         self.saved = learner.iteration
@@ -262,15 +263,15 @@ class Run:
     def has_policies_of(self, learner: Learner) -> bool:
         """Return whether the newest policies are there, and of the learner's iteration."""
         try:
-            found = [read_header(self._path_of(kind, learner)) for kind in learner.policies()]
+            found = [read_header(path) for path in self._paths(learner.policies()).values()]
         except CheckpointError:
             return False
         return all(header.get("iteration") == learner.iteration for header in found)
 
-    def _path_of(self, kind: str, learner: Learner) -> Path:
-        """Return where the newest policy of a kind is written."""
-        first = next(iter(learner.policies()))
-        return self.policy_path if kind == first else self.path / f"{kind}.safetensors"
+    def _paths(self, kinds: Iterable[str]) -> dict[str, Path]:
+        """Return where the newest policies are written, by kind; the first is the run's."""
+        first, *others = kinds
+        return {first: self.policy_path} | {k: self.path / f"{k}.safetensors" for k in others}
 
     def _decisive(self) -> dict[str, Any]:
         """Return the settings that decide what is learned: what makes the policy again."""

@@ -333,6 +333,7 @@ def test_runs_never_overwrite_each_other(
         (["--nash_pg.num_envs=1000000000000"], "nash_pg: its environments, the experience"),
         (["--algorithm=pp0"], "algorithm: expected one of 'ppo', 'mmd', "),
         (["--nfsp.anticipatory=0.2"], "nfsp: has no effect on algorithm 'nash_pg'; choose"),
+        (["--network.thresholds.call=1"], "--network.thresholds.call: expected the thresholds in"),
         (["--threads=100000"], "threads: expected 1 to 1024, got 100000"),
         (["--name="], "name: expected the name of a folder: a letter"),
         (["--ppo=x.yaml"], "x.yaml: cannot read the configuration: No such file"),
