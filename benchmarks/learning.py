@@ -409,8 +409,8 @@ def draw(rows: list[dict[str, Any]], group: str, presets: Sequence[str]) -> Path
                     if kind not in runs[0]["points"][-1]:
                         continue
                     # Runs are measured at their ends, at a half, at a quarter and so on.
-                    common = min(len(run["points"]) for run in runs)
-                    points = [run["points"][-common:] for run in runs]
+                    fewest = min(len(run["points"]) for run in runs)
+                    points = [run["points"][-fewest:] for run in runs]
                     x = np.median([[p[axis] for p in row] for row in points], axis=0)
                     y = np.array([[p[kind] for p in row] for row in points])
                     found = np.array([interquartile_mean(column) for column in y.T])
