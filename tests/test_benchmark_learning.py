@@ -51,11 +51,20 @@ def test_curves_are_read_between_their_points(learning: Any) -> None:
     ]
     assert learning.at(points, "env_steps", 200, "last") == pytest.approx(0.5)
     assert learning.at(points, "cpu_seconds", 4.0, "last") == pytest.approx(0.25)
-    # Beyond the last point it is what the run ended with.
-    assert learning.at(points, "env_steps", 10_000, "last") == pytest.approx(0.25)
-    # Nor before the first: there is nothing to say.
+    assert learning.at(points, "env_steps", 400, "last") == pytest.approx(0.25)
+    # Neither beyond the last nor before the first: there is nothing to say.
+    assert np.isnan(learning.at(points, "env_steps", 10_000, "last"))
     assert np.isnan(learning.at(points, "env_steps", 50, "last"))
     assert learning.cell([np.nan, 0.1]) == ""
+
+
+def test_runs_are_compared_where_all_that_go_on_have_been_measured(learning: Any) -> None:
+    def run(*steps: int) -> dict[str, Any]:
+        return {"points": [{"env_steps": at} for at in steps]}
+
+    assert learning.common([run(1, 2), run(6, 12), run(7, 15)], "env_steps") == 12
+    assert learning.common([run(1, 8), run(6, 12), run(7, 15)], "env_steps") == 8
+    assert learning.common([run(3), run(5)], "env_steps") == 5
 
 
 def test_the_interquartile_mean_leaves_out_the_best_and_the_worst(learning: Any) -> None:
