@@ -108,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     presets = options.preset or ["dahua"]
     rows = [row for preset in presets for row in rows_of(preset)]
-    head = ["Preset", "left to the equilibrium", "NashConv", "dealer's gain", "punter gains"]
+    head = ["Preset", "left to the equilibrium", "NashConv", "dealer's gain", "punter's gain"]
     notes = "\n".join(mixed(preset) for preset in presets)
     print(notes)
     text = (

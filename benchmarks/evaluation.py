@@ -32,7 +32,6 @@ REFERENCES = ("uniform", "honest", "cautious", "bluffer", "equilibrium")
 DEALS = 4000  # that variances are measured with
 MATCHES, SHORT = 100, 300  # repeated matches, and deals of each
 WIDTH = 0.02  # of a tournament's intervals, units to either side
-LIMIT = 300.0  # seconds
 
 
 def timid() -> Bluffer:
@@ -191,7 +190,7 @@ def tournament(networks: Sequence[str]) -> str:
     cells = len(policies) * (len(policies) - 1)
     text = (
         f"{len(policies)} policies on `{preset}`, heads-up, two processes: {seconds:.0f} seconds"
-        f" (aim {LIMIT:.0f}); widest interval ± {result.precision:.4f} units (aim {WIDTH});"
+        f"; widest interval ± {result.precision:.4f} units;"
         f" {exact} of {cells} payoffs are exact."
     )
     say(text)

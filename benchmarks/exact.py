@@ -148,6 +148,11 @@ def median(runs: list[dict[str, Any]], *path: str) -> float:
     return statistics.median(values)
 
 
+def runs_each(count: int) -> str:
+    """Return how many runs a figure is of, as the page says it."""
+    return "one run each" if count == 1 else f"medians of {count} runs"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of every NashConv")
@@ -201,8 +206,9 @@ def main() -> None:
     parts.append(f"Solved from scratch, each target in a run of its own:\n\n{markdown(head, rows)}")
     if options.write:
         heading = (
-            f"Measured by `python benchmarks/exact.py --write` (medians of {options.rounds} runs,"
-            f" {options.solutions} for solutions) on {describe_machine('numba', 'open_spiel')}."
+            f"Measured by `python benchmarks/exact.py --write` ({runs_each(options.rounds)};"
+            f" solutions: {runs_each(options.solutions)}) on"
+            f" {describe_machine('numba', 'open_spiel')}."
         )
         write_section("exact", "\n\n".join([heading, *parts]))
 

@@ -84,9 +84,10 @@ def main() -> None:
         for width, bins in NETWORKS:
             rows.append(imitate(preset, width, bins, options.seconds))
             print(*rows[-1], flush=True)
-    head = ["Preset", "network", "bins", "answers shown", "NashConv", "dealer's gain"]
+    head = ["Preset", "network", "bins", "answers shown", "NashConv"]
+    head += ["dealer's gain", "punter's gain"]
     text = (
-        f"{markdown([*head, 'punter gains'], rows)}\nEach network was trained for"
+        f"{markdown(head, rows)}\nEach network was trained for"
         f" {options.seconds:.0f} seconds of one core. Made by `python benchmarks/imitation.py"
         f" --write` on {describe_machine('torch', 'numba')}."
     )

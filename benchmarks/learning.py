@@ -473,14 +473,20 @@ def write_page() -> None:
         for row in rows:
             machine, _, commit = row["machine"].rpartition(" ")
             commits.setdefault(machine, set()).add(commit)
-        machines = [f"{name} {', '.join(sorted(commits[name]))}" for name in sorted(commits)]
+        machines = [f"{name} {', '.join(sorted(found))}" for name, found in sorted(commits.items())]
         seeds = sorted({row["seed"] for row in rows})
-        commands = {row["algorithm"]: row["command"] for row in rows}
+        # One seed's are enough, but a preset may have settings of its own.
+        commands = {(row["algorithm"], row["preset"]): row["command"] for row in rows}
         parts.append(
-            f"Seeds {', '.join(map(str, seeds))}. Measured on "
+            f"Seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. Measured on "
             + "; and ".join(machines)
             + ". Trained by, for example:\n\n```bash\n"
-            + "\n".join(commands[name] for name in ordered(rows))
+            + "\n".join(
+                commands[name, preset]
+                for preset in presets
+                for name in ordered(rows)
+                if (name, preset) in commands
+            )
             + "\n```"
         )
         write_section(group, "\n\n".join(parts), PAGE)

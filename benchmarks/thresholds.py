@@ -61,7 +61,7 @@ def main() -> None:
                 ]
             )
             print(*rows[-1], flush=True)
-    table = markdown(["Policy", "thresholds", "NashConv", "dealer's gain", "punter gains"], rows)
+    table = markdown(["Policy", "thresholds", "NashConv", "dealer's gain", "punter's gain"], rows)
     if options.write:
         text = (
             f"{table}\n\nMade by `python benchmarks/thresholds.py --write` on"

@@ -125,6 +125,15 @@ def page(data: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(part.strip() for part in parts)
 
 
+def learned_from(name: str) -> str:
+    """Return what a policy that ships learned from, as the table of those in benchmark.md says."""
+    text = (PAGE.with_name("benchmark.md")).read_text(encoding="utf-8")
+    found = re.search(rf"^\| `{re.escape(name)}` \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    if found is None:
+        raise ConfigError(f"docs/benchmark.md: expected a row of {name} among what ships")
+    return f"{found[1]} decisions, {found[2]} of one core"
+
+
 def run() -> None:
     """Make the reports of the references, the equilibria and the trained policies that ship."""
     for preset in PRESETS:
@@ -140,7 +149,7 @@ def run() -> None:
             )
             submission = {"name": f"`{name}`", "learned_from": "nothing", "chosen": "–"}
             if name in trained:
-                submission |= {"learned_from": "see benchmark.md", "chosen": "end of the first run"}
+                submission |= {"learned_from": learned_from(name), "chosen": "end of the first run"}
             # What others need of it: the figures by strength fill a screen each.
             slim = {k: v for k, v in report.data.items() if k != "bluffing"}
             text = json.dumps(slim | {"submission": submission}, indent=1)
