@@ -44,10 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             learner = make_learner(config, workers)
         except (MemoryError, RuntimeError) as error:
+            if not is_memory(error):
+                raise ConfigError(
+                    f"{config.algorithm}: cannot be set up on {config.device}: {reason_of(error)}"
+                ) from error
             # The arrays of all environments and of a window of experience are made here.
             raise ConfigError(
                 f"{config.algorithm}: its environments, the experience of an iteration and the"
-                f" networks are too much for this machine's memory ({str(error).splitlines()[0]});"
+                f" networks are too much for this machine's memory ({reason_of(error)});"
                 f" make {settings_of(config.algorithm, learner_class(config.algorithm).sizes)}"
                 " smaller, or network.hidden if that is very wide"
             ) from None
@@ -116,12 +120,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        if workers.size == 1 and "alloc" not in reason:
+        if workers.size == 1 and not is_memory(error):
             raise
         # Memory that torch did not get, or another process that is gone.
         smaller = "; if batches are too large for memory, begin a new run with smaller ones"
-        print(f"train.py: stopped: {reason}\n{how_to_resume}{smaller}", file=sys.stderr)
+        print(f"train.py: stopped: {reason_of(error)}\n{how_to_resume}{smaller}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"train.py: stopped: {error}\n{how_to_resume}", file=sys.stderr)
@@ -134,6 +137,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         workers.leave()
     print(f"policy: {run.policy_path}")
     return 0
+
+
+def is_memory(error: Exception) -> bool:
+    """Return whether there was too little memory; torch says so in words alone on the CPU."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "alloc" in str(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error's first line, or its name if it has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def settings_of(algorithm: str, names: Sequence[str]) -> str:

@@ -185,10 +185,15 @@ class TrainConfig:
                     f"{name}: has no effect on algorithm {self.algorithm!r}; choose"
                     f" --algorithm {name}, or leave it out"
                 )
-        if self.algorithm == "mccfr" and self.network.thresholds:
-            raise ConfigError(
-                "network.thresholds: has no effect on algorithm 'mccfr'; leave it out"
-            )
+        if self.algorithm == "mccfr":
+            # Tables, on the CPU.
+            without = {
+                "network.thresholds": self.network.thresholds,
+                "device": self.device != "cpu",
+            }
+            for name, given in without.items():
+                if given:
+                    raise ConfigError(f"{name}: has no effect on algorithm 'mccfr'; leave it out")
         self.game.make()
 
     @property

@@ -34,6 +34,7 @@ from agents.learner import (
     annealed,
     check_answers,
     check_at_least,
+    check_flags,
     check_from,
     check_positive,
     step,
@@ -42,7 +43,6 @@ from agents.reservoir import Reservoir
 from agents.traversal import Traversal, deal_game, traverse
 from agents.workers import Workers
 from shuiyu_env.batch import BatchEnv
-from shuiyu_env.core.errors import ConfigError
 from shuiyu_env.core.game import Game
 from shuiyu_env.observation import layout_of
 from shuiyu_env.policies.network import (
@@ -107,10 +107,7 @@ class DeepCFRConfig:
         check_positive(self.section, self, rates)
         check_from(0.0, 5.0, self.section, self, ("weighting",))
         check_from(1.0, math.inf, self.section, self, ("max_width",))
-        if type(self.from_scratch) is not bool:
-            raise ConfigError(
-                f"{self.section}.from_scratch: expected true or false, got {self.from_scratch!r}"
-            )
+        check_flags(self.section, self, ("from_scratch",))
 
 
 def regret_matching(advantages: Tensor, mask: Tensor) -> Tensor:
@@ -272,7 +269,7 @@ class DeepCFR(Learner):
         learning_rate: float,
         loss_of: Callable[[Tensor, dict[str, Tensor]], Tensor],
     ) -> tuple[float, float]:
-        """Take gradient steps on a reservoir; return the mean loss and gradient norm."""
+        """Take gradient steps on a reservoir; return the weighted mean loss and the mean norm."""
         if not self.workers.fewest(len(reservoir)):
             # So few deals that nobody had a choice.
             return 0.0, 0.0
@@ -283,11 +280,12 @@ class DeepCFR(Learner):
                 group["lr"] = annealed(learning_rate, 0.0, k / steps)
             batch = reservoir.sample(batch_size)
             outputs, _ = network.heads(batch["features"])
+            weighted = loss_of(outputs, batch) * batch["weight"]
             # Of the order of 1, whatever the iteration.
-            loss = (loss_of(outputs, batch) * batch["weight"]).mean() / newest
+            loss = weighted.mean() / newest
             where = f"iteration {self.iteration + 1}, step {k + 1} of {steps}"
             norm = step(loss, network, optimizer, self.config.max_grad_norm, self.workers, where)
-            total += loss.item()
+            total += (weighted.detach().sum() / batch["weight"].sum()).item()
             norms += norm
         check_answers(network, batch["features"], f"iteration {self.iteration + 1}")
         return total / steps, norms / steps

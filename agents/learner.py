@@ -9,6 +9,7 @@ __all__ = [
     "annealed",
     "check_answers",
     "check_at_least",
+    "check_flags",
     "check_from",
     "check_positive",
     "out_of_range",
@@ -246,6 +247,14 @@ def check_positive(section: str, config: object, names: Iterable[str]) -> None:
         if not 0.0 < value <= _LARGEST:
             bounds = f"at most {_LARGEST:g}" if value > _LARGEST else "more than 0"
             raise out_of_range(f"{section}.{name}", bounds, value)
+
+
+def check_flags(section: str, config: object, names: Iterable[str]) -> None:
+    """Raise a :class:`ConfigError` unless the named settings are true or false."""
+    for name in names:
+        value = getattr(config, name)
+        if type(value) is not bool:
+            raise out_of_range(f"{section}.{name}", "true or false", value)
 
 
 def check_from(low: float, high: float, section: str, config: object, names: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from agents.learner import LearnedPolicy, Learner, check_at_least, check_from
+from agents.learner import LearnedPolicy, Learner, check_at_least, check_flags, check_from
 from agents.traversal import Traversal, deal_game, traverse
 from agents.workers import Workers
 from shuiyu_env.batch import BatchEnv
@@ -72,11 +72,7 @@ class MCCFRConfig:
         check_at_least(1, self.section, self, ("iterations", "deals"))
         check_from(0.0, 10.0, self.section, self, ("weighting",))
         check_from(1.0, math.inf, self.section, self, ("max_width",))
-        if type(self.regret_matching_plus) is not bool:
-            raise ConfigError(
-                f"{self.section}.regret_matching_plus: expected true or false, got"
-                f" {self.regret_matching_plus!r}"
-            )
+        check_flags(self.section, self, ("regret_matching_plus",))
 
 
 class MCCFR(Learner):

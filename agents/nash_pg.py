@@ -4,10 +4,12 @@ The loss has an exact divergence from a magnet, an older policy: an average of t
 last ones, or a copy that is renewed now and then. While the magnet stands still, play
 settles at the equilibrium of a game in which leaving it costs something; as it comes
 after, the next such equilibrium is closer to the game's own: a proximal point method,
-whose last iterate converges without the weight going to zero. Perolat et al.,
-"From Poincare recurrence to convergence in imperfect information games" (2021)
-and "Mastering the game of Stratego with model-free multiagent reinforcement
-learning" (2022).
+whose last iterate converges without the weight going to zero. The name is that of Yu
+et al., "Nash policy gradient" (2025, arXiv:2510.18183), who renew the copy now and then
+(``refresh``); by default the magnet follows the policy as a lagging average instead. The
+idea is older: Perolat et al., "From Poincare recurrence to convergence in imperfect
+information games" (2021) and "Mastering the game of Stratego with model-free multiagent
+reinforcement learning" (2022).
 """
 
 from __future__ import annotations

@@ -295,6 +295,15 @@ class NFSP(Learner):
     ) -> None:
         super().__init__(game, seed, device, workers)
         self.config = config = NFSPConfig() if config is None else config
+        taken = self.iterations * config.num_envs * config.window
+        if config.learning_starts > config.anticipatory * taken:
+            raise out_of_range(
+                f"{self.name}.learning_starts",
+                f"fewer than the decisions of the best response in the whole run, some"
+                f" {config.anticipatory * taken:.0f} ({self.name}.anticipatory of all): otherwise"
+                " the average policy learns nothing",
+                config.learning_starts,
+            )
         layout = layout_of(game)
         self.average = ActorCritic(layout, network, self.weights()).to(self.device)
         self.best_response = ActorCritic(layout, network, self.weights(1)).to(self.device)

@@ -30,6 +30,7 @@ from agents.learner import (
     annealed,
     check_answers,
     check_at_least,
+    check_flags,
     check_from,
     check_positive,
     move_average,
@@ -91,8 +92,8 @@ class PPOConfig:
             make up for it. See :mod:`agents.rollout`.
         normalise_advantages: whether advantages are scaled to mean 0 and
             deviation 1 over the batch.
-        target_kl: if given, an iteration stops after the epoch in which the
-            policy has moved this far (approximate Kullback-Leibler divergence, nats).
+        target_kl: if given, an iteration takes no more gradient steps once the policy has
+            moved this far on a minibatch (approximate Kullback-Leibler divergence, nats).
         bf16: whether an update's passes are done in bfloat16, as far as that is safe (autocast);
             saves time with large networks on a GPU. Actions are drawn in single precision.
         averaging: how far back the average of the weights goes that is kept beside the
@@ -145,9 +146,7 @@ class PPOConfig:
             )
         if self.target_kl is not None and not 0.0 < self.target_kl < math.inf:
             raise out_of_range(f"{self.section}.target_kl", "more than 0, or null", self.target_kl)
-        for name in ("bf16", "central_critic", "normalise_advantages"):
-            if type(getattr(self, name)) is not bool:
-                raise out_of_range(f"{self.section}.{name}", "true or false", getattr(self, name))
+        check_flags(self.section, self, ("bf16", "central_critic", "normalise_advantages"))
 
 
 class PPO(Learner):
@@ -249,13 +248,12 @@ class PPO(Learner):
             advantage = self._normalised(advantage)
         self.begin_update(batch)
         sums: dict[str, float] = defaultdict(float)
-        steps = 0
+        steps, too_far = 0, False
         # Every process takes the same number of steps.
         wanted = -(-config.num_envs * config.window // config.minibatch_size)
         parts = min(wanted, self.workers.fewest(len(batch)))
         edges = [len(batch) * k // parts for k in range(parts + 1)]
         for epoch in range(config.epochs):
-            divergence = 0.0
             order = torch.randperm(parts, generator=self.generator, device=self.device)
             for number, part in enumerate(order.tolist(), 1):
                 rows = slice(edges[part], edges[part + 1])
@@ -286,7 +284,6 @@ class PPO(Learner):
                 norm = step(loss, self.network, self.optimizer, *limits)
                 with torch.no_grad():
                     kl = (weight * (ratio - 1.0 - log_ratio)).mean().item()
-                    divergence += kl / parts
                     sums["policy_loss"] += policy_loss.item()
                     sums["regularisation"] += regularisation.item()
                     sums["value_loss"] += value_loss.item()
@@ -297,9 +294,11 @@ class PPO(Learner):
                         outside = (ratio - 1.0).abs() > config.clip
                         sums["clip_fraction"] += (weight * outside).mean().item()
                 steps += 1
-            if config.target_kl is not None and (
-                self.workers.total(divergence) / self.workers.size > config.target_kl
-            ):
+                if config.target_kl is not None:
+                    too_far = self.workers.total(kl) / self.workers.size > config.target_kl
+                    if too_far:
+                        break
+            if too_far:
                 break
         check_answers(self.network, batch.features[: edges[1]], where)
         metrics = {name: total / steps for name, total in sums.items()}

@@ -62,7 +62,12 @@ class TraverserNodes(NamedTuple):
 
 
 class OpponentNodes(NamedTuple):
-    """Decisions of other seats, each met as often as its own policy gets there: K of them."""
+    """Decisions of other seats, met as often as the policies get there: K of them.
+
+    Heads-up that is as often as the seat's own policy does, since the traverser tries all
+    actions: averages over iterations weigh each as CFR's do. With more seats the other seats'
+    play counts as well, and no average is known to come near an equilibrium anyway.
+    """
 
     seen: Tensor  #: ``[K, ...]``, the encoded observation
     mask: Tensor  #: ``bool[K, A]``

@@ -8,10 +8,10 @@
 
 Which runs there are stands in ``benchmarks/learning.yaml``: groups of (algorithm, preset,
 seed), each a call of ``train.py`` with one thread, two at a time. A run that was interrupted
-is resumed. Of each algorithm, preset and number of seats the policy of the longest run's first
-seed ships with the package, whatever came out. Every point of every run is kept in
-``docs/benchmark/runs.jsonl``, a line a run, from which the page is made; nothing is chosen
-among checkpoints.
+is resumed; one whose settings have changed since is trained again. Of each algorithm, preset
+and number of seats the policy of the longest run's first seed ships with the package, whatever
+came out. Every point of every run is kept in ``docs/benchmark/runs.jsonl``, a line a run, from
+which the page is made; nothing is chosen among checkpoints.
 
 Needs ``pip install -e ".[train,bench]"``.
 """
@@ -40,7 +40,11 @@ from scipy import stats
 
 sys.path.insert(0, str(ROOT))
 
+from agents.config import parse, to_dict
+from shuiyu_env.core.errors import ConfigError, ShuiyuError
 from shuiyu_env.files import write_atomically
+from shuiyu_env.policies import available, load
+from shuiyu_env.policies.checkpoint import read_header
 
 LIST = ROOT / "benchmarks" / "learning.yaml"
 PAGE = ROOT / "docs" / "benchmark.md"
@@ -135,6 +139,28 @@ def kept() -> dict[tuple[str, str, str, int], dict[str, Any]]:
     return {(r["group"], r["algorithm"], r["preset"], r["seed"]): r for r in rows}
 
 
+#: Settings that do not change what is learned.
+MEASURING = ("name", "runs_dir", "threads", "evaluation", "checkpoint_interval")
+
+
+def decisive(words: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that decide what is learned, as a command line of train.py has them."""
+    found = to_dict(parse([str(ROOT / w) if w.startswith("configs/") else w for w in words])[0])
+    return {key: value for key, value in found.items() if key not in MEASURING}
+
+
+def is_current(run: Planned, row: dict[str, Any] | None) -> bool:
+    """Return whether a run that is kept was trained with the settings that the list has now."""
+    if row is None:
+        return False
+    _, *words = run.command
+    _, _, *others = shlex.split(row["command"])
+    try:
+        return words == others or decisive(words) == decisive(others)
+    except ConfigError:
+        return False  # with a setting that there is no more
+
+
 _keeping = threading.Lock()
 
 
@@ -147,11 +173,22 @@ def keep(row: dict[str, Any]) -> None:
 
 
 def train(run: Planned) -> str:
-    """Train a run, or go on with it; return what became of it."""
+    """Train a run, or go on with it; return what became of it.
+
+    Raises:
+        ShuiyuError: it failed, or its folder is of a run with other settings.
+    """
     folder = RUNS / run.name
     command = [*run.command, f"--runs_dir={RUNS}", f"--name={run.name}"]
+    saved = folder / "config.yaml"
+    if saved.exists() and decisive(["--config", str(saved)]) != decisive(run.command[1:]):
+        raise ShuiyuError(
+            f"{run.name}: {folder} is of a run with other settings than the list has now; take it"
+            " away to train it again"
+        )
     if (folder / "state.pt").exists():
         command = ["train.py", "--resume", str(folder)]
+    machine = describe_machine("torch", "numba")  # with the commit that trains, not a later one
     log = RUNS / f"{run.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:
@@ -164,7 +201,7 @@ def train(run: Planned) -> str:
             check=False,
         ).returncode
     if code:
-        return f"{run.name}: failed with code {code}, see {log}"
+        raise ShuiyuError(f"{run.name}: failed with code {code}, see {log}")
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     points = [
         {
@@ -188,25 +225,35 @@ def train(run: Planned) -> str:
             "env_steps": rows[-1]["env_steps"],
             "cpu_seconds": round(rows[-1]["cpu_seconds"], 1),
             "points": points,
-            "machine": describe_machine("torch", "numba"),
+            "machine": machine,
         }
     )
     return f"{run.name}: {points[-1] if points else 'finished'}"
 
 
-def train_missing(jobs: int, only: str) -> None:
-    """Train every run of the list that is not known yet and whose name fits the pattern."""
+def train_missing(jobs: int, only: str) -> int:
+    """Train every run of the list that is not known yet and whose name fits the pattern.
+
+    Returns:
+        how many failed.
+    """
     known = kept()
     wanted = [run for run in planned() if fnmatch(run.name, f"{only}*")]
-    missing = [run for run in wanted if run.key not in known]
+    missing = [run for run in wanted if not is_current(run, known.get(run.key))]
     print(f"{len(missing)} of {len(wanted)} runs are missing", flush=True)
-    pool = ThreadPoolExecutor(jobs)
+    pool, failed = ThreadPoolExecutor(jobs), 0
     try:
-        for number, text in enumerate(pool.map(train, missing), 1):
-            print(f"{number}/{len(missing)} {text}", flush=True)
+        running = [pool.submit(train, run) for run in missing]
+        for number, one in enumerate(running, 1):
+            try:
+                print(f"{number}/{len(missing)} {one.result()}", flush=True)
+            except ShuiyuError as error:
+                failed += 1
+                print(f"{number}/{len(missing)} {error}", file=sys.stderr, flush=True)
     finally:
         # After Ctrl-C only the runs that were begun end, at once, by the same Ctrl-C.
         pool.shutdown(cancel_futures=True)
+    return failed
 
 
 def shipped() -> dict[str, Planned]:
@@ -220,12 +267,36 @@ def shipped() -> dict[str, Planned]:
 
 
 def ship() -> None:
-    """Copy their policies into the package."""
+    """Copy their policies into the package; those that it has already may be missing here.
+
+    Raises:
+        ShuiyuError: a policy is neither here nor there, or is not that of the run which is kept.
+    """
+    known = kept()
     for name, run in shipped().items():
-        policy = RUNS / run.name / "policy.safetensors"
-        if policy.exists():
-            write_atomically(TRAINED / f"{name}.safetensors", policy.read_bytes())
+        target = TRAINED / f"{name}.safetensors"
+        trained = RUNS / run.name / "policy.safetensors"
+        policy = trained if trained.exists() else target
+        check_policy(policy, known[run.key])
+        if policy == trained:
+            write_atomically(target, policy.read_bytes())
             print(f"{name}: {policy.stat().st_size / 1024:.0f} KiB", flush=True)
+
+
+def check_policy(path: Path, row: dict[str, Any]) -> None:
+    """Check that a policy is the one that a run ended with.
+
+    Raises:
+        ShuiyuError: it is not, or there is none.
+    """
+    info = read_header(path)
+    for key in ("algorithm", "seed", "env_steps"):
+        wanted = row[key].partition("-")[0] if key == "algorithm" else row[key]
+        if info.get(key) != wanted:
+            raise ShuiyuError(
+                f"{path}: expected the policy of a run with {key} {wanted}, as"
+                f" {KEPT.name} has it, got {info.get(key)}; train it again"
+            )
 
 
 def write_shipped() -> None:
@@ -247,7 +318,6 @@ def write_tables() -> None:
     """Write how the shipped policies do at larger tables: against the references and each other."""
     from shuiyu_env import Game
     from shuiyu_env.evaluation import match_against
-    from shuiyu_env.policies import available
 
     parts, widest = [], [0.0, 0.0]
     for preset in ("nanning", "dahua", "dahua_house"):
@@ -378,7 +448,6 @@ def reference(name: str, preset: str) -> float:
     if key not in found:
         from shuiyu_env import Game
         from shuiyu_env.exact import nashconv
-        from shuiyu_env.policies import load
 
         found[key] = float(nashconv(load(name, Game(2, preset)), preset).nashconv)
         write_atomically(path, json.dumps(found, indent=1, sort_keys=True).encode())
@@ -500,13 +569,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="train only runs named so; * fits anything")
     options = parser.parse_args()
     if options.ship:
-        ship()
+        try:
+            ship()
+        except ShuiyuError as error:
+            sys.exit(str(error))
         write_shipped()
         write_tables()
         return
-    if not options.page:
-        train_missing(options.jobs, options.only)
+    failed = 0 if options.page else train_missing(options.jobs, options.only)
     write_page()
+    if failed:
+        sys.exit(f"{failed} runs failed; the same command goes on with them")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,10 @@ PAGE = ROOT / "docs" / "performance.md"
 
 
 def describe_machine(*packages: str) -> str:
-    """Return one line on the machine, the code that was measured, and some packages' versions."""
+    """Return one line on the machine, the code that was measured, and some packages' versions.
+
+    Its last word is the commit, with ``-dirty`` if files other than documents were changed since.
+    """
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -30,8 +33,12 @@ def describe_machine(*packages: str) -> str:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"no {package}")
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    git = ["git", "-C", str(ROOT)]
+    head = [*git, "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
+    changed = [*git, "diff", "--quiet", "HEAD", "--", ":(exclude)docs"]
+    if commit and subprocess.run(changed, check=False).returncode:
+        commit += "-dirty"
     return (
         f"{os.cpu_count()} cores of {model}, {platform.system()}; {', '.join(versions)}; commit"
         f" {commit or 'unknown'}"

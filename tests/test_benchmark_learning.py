@@ -12,6 +12,11 @@ import numpy as np
 import pytest
 
 from agents.config import parse
+from shuiyu_env import Game
+from shuiyu_env.core.errors import ShuiyuError
+from shuiyu_env.observation import layout_of
+from shuiyu_env.policies.checkpoint import read_header, save_policy
+from shuiyu_env.policies.network import ActorCritic, NetworkConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,6 +47,72 @@ def test_every_run_of_the_list_can_be_configured(learning: Any) -> None:
     seeds = {run.seed for run in runs if run.group == "four-minutes"}
     assert len(seeds) == 5
     assert 0 not in seeds
+
+
+def test_what_is_kept_was_trained_as_the_list_says(
+    learning: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "KEPT", ROOT / "docs" / "benchmark" / "runs.jsonl")
+    known = learning.kept()
+    found = [run for run in learning.planned() if run.key in known]
+    assert found
+    assert {run.key for run in found} == set(known)
+    assert [run.name for run in found if not learning.is_current(run, known[run.key])] == []
+
+
+#: Stands for the trainer: fails, or writes what a run writes.
+TRAINER = """
+import json, sys
+from pathlib import Path
+import yaml
+from agents.config import parse, to_dict
+
+config, resumed = parse(sys.argv[1:])
+if config.seed == 13:
+    sys.exit(3)
+folder = Path(config.runs_dir) / config.name
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "config.yaml").write_text(yaml.safe_dump(to_dict(config)))
+(folder / "state.pt").touch()
+row = {"env_steps": 5, "cpu_seconds": 1.0, "nashconv": {"last": {"nashconv": 0.5}}}
+(folder / "metrics.jsonl").write_text(json.dumps(row) + "\\n")
+(folder / "resumed").write_text(str(resumed))
+"""
+
+
+def test_runs_are_trained_resumed_and_trained_again_when_their_settings_change(
+    learning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINER)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(learning, "ROOT", tmp_path)
+    runs = [
+        learning.Planned("g", "nash_pg-small", "dahua", seed, (("nash_pg.lag", 0.2),))
+        for seed in (12, 13, 14)
+    ]
+    monkeypatch.setattr(learning, "planned", lambda: runs)
+    # One fails; the others are kept, and it is the only one that is still missing.
+    assert learning.train_missing(1, "") == 1
+    assert "g-nash_pg-small-dahua-13: failed with code 3" in capsys.readouterr().err
+    assert {key[-1] for key in learning.kept()} == {12, 14}
+    first = learning.RUNS / runs[0].name / "resumed"
+    assert first.read_text() == "None"
+    assert learning.train_missing(1, "*-12") == 0
+    assert "0 of 1 runs are missing" in capsys.readouterr().out
+    # What is only measured otherwise is not another run; what is learned otherwise is.
+    for name, missing in (("evaluation.deals", 0), ("nash_pg.magnet", 1)):
+        changed = learning.Planned(*runs[0].key, (*runs[0].settings, (name, 7)))
+        assert learning.is_current(changed, learning.kept()[changed.key]) is (missing == 0)
+    # Its folder is in the way: nothing is filed under settings that it was not trained with.
+    monkeypatch.setattr(learning, "planned", lambda: [changed])
+    assert learning.train_missing(1, "") == 1
+    assert "run with other settings than the list has now" in capsys.readouterr().err
+    assert "magnet" not in learning.kept()[changed.key]["command"]
+    # One that was begun goes on.
+    learning.KEPT.unlink()
+    monkeypatch.setattr(learning, "planned", lambda: runs[:1])
+    assert learning.train_missing(1, "") == 0
 
 
 def test_curves_are_read_between_their_points(learning: Any) -> None:
@@ -90,6 +161,8 @@ def row(algorithm: str, seed: int, end: float) -> dict[str, Any]:
         "hidden": [8],
         "points": points,
         "machine": "a machine",
+        "env_steps": 400,
+        "cpu_seconds": 4.0,
     }
 
 
@@ -117,13 +190,29 @@ def test_the_page_says_what_the_runs_say(
     assert (tmp_path / "four-minutes.png").read_bytes().startswith(b"\x89PNG")
 
 
+def save(path: Path, **info: Any) -> None:
+    game = Game(2)
+    network = ActorCritic(layout_of(game), NetworkConfig(hidden=(4,)))
+    save_policy(path, network, game, **{"algorithm": "nfsp", "env_steps": 400} | info)
+
+
 def test_the_first_seed_ships_whatever_came_out(learning: Any, tmp_path: Path) -> None:
     for seed in (101, 102):
         learning.keep(row("nfsp", seed, 0.1))
         folder = tmp_path / "runs" / f"four-minutes-nfsp-nanning-{seed}"
         folder.mkdir(parents=True)
-        (folder / "policy.safetensors").write_bytes(b"%d" % seed)
+        save(folder / "policy.safetensors", seed=seed)
     learning.ship()
     shipped = list((tmp_path / "trained").iterdir())
     assert [file.name for file in shipped] == ["nfsp-nanning-2.safetensors"]
-    assert shipped[0].read_bytes() == b"101"
+    assert read_header(shipped[0])["seed"] == 101
+    # Where the run is no longer at hand, what ships has to be its policy all the same.
+    source = tmp_path / "runs" / "four-minutes-nfsp-nanning-101" / "policy.safetensors"
+    source.unlink()
+    learning.ship()
+    save(shipped[0], seed=101, env_steps=399)
+    with pytest.raises(ShuiyuError, match=r"run with env_steps 400, .*got 399; train it again"):
+        learning.ship()
+    shipped[0].unlink()
+    with pytest.raises(ShuiyuError, match="nfsp-nanning-2"):
+        learning.ship()

@@ -71,11 +71,6 @@ def test_to_begin_with_everything_is_played_alike() -> None:
 
 
 def test_field_case_23_iterations_count_linearly() -> None:
-    cfr = learner(capacity=100_000)
-    sizes = [0]
-    for _ in range(3):
-        cfr.iterate()
-        sizes.append(len(cfr.advantages))
     for weighting, expected in ((1.0, [1.0, 2.0, 3.0]), (0.0, [1.0] * 3)):
         cfr = learner(capacity=100_000, weighting=weighting)
         for _ in range(3):
@@ -114,6 +109,26 @@ def test_networks_learn_weighted_means() -> None:
     )
     # Illegal actions are not learned: their advantage stays what it was, nearly zero.
     assert advantages[0, :4].abs().max() < 0.2
+
+
+def test_losses_are_reported_as_weighted_means_whatever_the_iteration() -> None:
+    cfr = learner(steps=20, learning_rate=1e-9, weighting=2.0)
+    size = 50
+    mask = torch.zeros(size, cfr.game.num_actions, dtype=torch.bool)
+    mask[:, 4] = True
+    features = torch.zeros(size, cfr.network.num_features)
+    with torch.no_grad():
+        answer = cfr.network.heads(features[:1])[0][0, 4]
+    # Each row is wrong by 3, and counts as one of an early iteration would.
+    target = torch.zeros(size, cfr.game.num_actions)
+    target[:, 4] = answer + 3.0
+    cfr.advantages.add(features=features, mask=mask, target=target, weight=torch.ones(size))
+    for iteration in (0, 9):
+        cfr.iteration = iteration
+        loss, _ = cfr._fit(
+            cfr.network, cfr.optimizer, cfr.advantages, 20, 32, 1e-9, cfr._advantage_loss
+        )
+        assert loss == pytest.approx(9.0, rel=1e-3)
 
 
 def test_one_seed_decides_everything() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
@@ -408,6 +409,25 @@ def test_schedules_and_counters() -> None:
         assert 0.0 < sum(shares) <= 1.0
         assert metrics["env_steps_per_second"] > 0.0
     assert {"q_loss", "average_loss", "entropy"} <= rows[-1].keys()
+
+
+@pytest.mark.parametrize("weighting", [0.0, 1.0, 2.0])
+def test_later_iterations_count_more(weighting: float) -> None:
+    nfsp = learner(weighting=weighting, reservoir_capacity=100_000)
+    sizes = [0]
+    for _ in range(3):
+        nfsp.iterate()
+        sizes.append(len(nfsp.reservoir))
+    weights = nfsp.reservoir.all()["weight"]
+    for number, (begin, end) in enumerate(itertools.pairwise(sizes), 1):
+        assert end > begin
+        expected = (number / nfsp.iterations) ** weighting
+        np.testing.assert_allclose(weights[begin:end], expected, rtol=1e-6)
+
+
+def test_a_run_in_which_the_average_would_learn_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"nfsp\.learning_starts: expected fewer .* got 300"):
+        learner(total_steps=500, learning_starts=300, reservoir_capacity=300)
 
 
 def test_nothing_is_learned_before_there_is_enough() -> None:

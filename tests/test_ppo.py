@@ -109,6 +109,39 @@ def test_actions_with_an_advantage_become_likelier_but_not_beyond_the_clip(
     assert 1.1 <= after / before < 1.15
 
 
+def test_decisions_count_by_their_importance_weights() -> None:
+    ppo = learner(
+        epochs=50, normalise_advantages=False, learning_rate=1e-3, entropy=0.0, **ONE_BATCH
+    )
+    # Without weights the two would cancel out: the same action, as good as it is bad.
+    batch = one_decision_batch(ppo, [0.0, 1.0, 0.0, -1.0])
+    batch.weight[:] = torch.tensor([0.0, 0.0, 0.0, 1.0])
+    before = probability(ppo, batch)
+    values = ppo.critic(batch.features, batch.hidden) if ppo.critic else None
+    ppo.update(batch)
+    assert probability(ppo, batch) < 0.97 * before
+    # The critic learned from the fourth alone.
+    assert ppo.critic is not None
+    assert values is not None
+    assert (ppo.critic(batch.features, batch.hidden) < values - 0.01).all()
+
+
+def test_the_clip_lets_a_policy_come_back() -> None:
+    """Beyond the clip on the wrong side there is still a gradient: the minimum of the two."""
+    ppo = learner(
+        epochs=1, normalise_advantages=False, learning_rate=1e-3, entropy=0.0, barrier=0.0,
+        final_barrier=0.0, **ONE_BATCH,
+    )  # fmt: skip
+    batch = one_decision_batch(ppo, [0.0, 1.0])
+    # Half as likely as when it was taken, though it was good.
+    batch.log_prob[1] += np.log(2.0)
+    before = probability(ppo, batch)
+    metrics = ppo.update(batch)
+    assert metrics["clip_fraction"] == 0.5
+    assert metrics["grad_norm"] > 1e-3
+    assert probability(ppo, batch) > before
+
+
 def test_entropy_makes_the_policy_uniform() -> None:
     ppo = learner(
         epochs=200, normalise_advantages=False, learning_rate=1e-2, entropy=1.0, **ONE_BATCH
@@ -186,6 +219,10 @@ def test_target_kl_stops_an_iteration_early() -> None:
     steps = learner(epochs=5, learning_rate=0.1).iterate()["gradient_steps"]
     stopped = learner(epochs=5, learning_rate=0.1, target_kl=1e-4).iterate()["gradient_steps"]
     assert stopped < steps
+    # Within an epoch, too: there may be only one.
+    steps = learner(epochs=1, learning_rate=0.1).iterate()["gradient_steps"]
+    stopped = learner(epochs=1, learning_rate=0.1, target_kl=1e-4).iterate()["gradient_steps"]
+    assert 1 < stopped < steps
 
 
 def test_learning_rate_and_entropy_weight_run_from_start_to_end() -> None:

@@ -40,6 +40,52 @@ def test_without_the_others_there_is_a_message(monkeypatch: pytest.MonkeyPatch) 
         Workers.join()
 
 
+#: What two processes make of two values.
+TOGETHER = """
+import sys
+import torch
+from agents.workers import Workers
+
+workers = Workers.join()
+mine = 1.0 + 2.0 * workers.rank
+network = torch.nn.Linear(2, 1)
+network.weight.grad = torch.full((1, 2), mine)
+network.bias.grad = torch.full((1,), 10.0 * mine)
+workers.average_gradients(network)
+assert network.weight.grad.tolist() == [[2.0, 2.0]], network.weight.grad
+assert network.bias.grad.tolist() == [20.0], network.bias.grad
+own = torch.tensor([mine])
+assert workers.sum(own).item() == 4.0
+assert own.item() == mine
+assert (workers.total(mine), workers.fewest(int(mine))) == (4.0, 1)
+assert (workers.any(workers.rank == 1), workers.any(False)) == (True, False)
+assert workers.gather(mine) == ([1.0, 3.0] if workers.is_first else [])
+assert workers.share(mine) == 1.0
+print("done", workers.rank, flush=True)
+workers.leave()
+Workers.exit(0)
+"""
+
+
+def test_two_hear_each_other(tmp_path: Path) -> None:
+    script = tmp_path / "together.py"
+    script.write_text(TOGETHER)
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node=2", str(script)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.split()) == ["0", "1", "done", "done"]
+
+
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_the_end_keeps_output_and_code(size: str) -> None:
     # What is still in buffers when a process of several ends must not be lost.
