@@ -187,13 +187,16 @@ class TrainConfig:
                 )
         if self.algorithm == "mccfr":
             # Tables, on the CPU.
-            without = {
-                "network.thresholds": self.network.thresholds,
-                "device": self.device != "cpu",
+            nothing = {
+                "network.thresholds": (self.network.thresholds, {}),
+                "device": (self.device, "cpu"),
             }
-            for name, given in without.items():
-                if given:
-                    raise ConfigError(f"{name}: has no effect on algorithm 'mccfr'; leave it out")
+            for name, (given, default) in nothing.items():
+                if given != default:
+                    raise ConfigError(
+                        f"{name}: has no effect on algorithm 'mccfr'; begin with --config"
+                        f" configs/mccfr.yaml, or set --{name} '{default}'"
+                    )
         self.game.make()
 
     @property

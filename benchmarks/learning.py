@@ -150,7 +150,10 @@ def decisive(words: Sequence[str]) -> dict[str, Any]:
 
 
 def is_current(run: Planned, row: dict[str, Any] | None) -> bool:
-    """Return whether a run that is kept was trained with the settings that the list has now."""
+    """Return whether a run that is kept was trained with the settings that the list has now.
+
+    Both are read with today's files in ``configs/``: take rows out if one of these changes.
+    """
     if row is None:
         return False
     _, *words = run.command

@@ -66,7 +66,7 @@ each_algorithm = pytest.mark.parametrize("algorithm", get_args(AlgorithmName))
 def options(algorithm: str, *more: str) -> list[str]:
     """The command line of a tiny run."""
     return [
-        f"--algorithm={algorithm}",
+        f"--config={ROOT / 'configs' / f'{algorithm}.yaml'}",
         SMALL,
         "--network.hidden=[8]",
         "--evaluation.interval=0",
@@ -113,8 +113,8 @@ def test_the_file_for_dahua_says_what_is_not_the_default() -> None:
     assert config.game.rules == "dahua"
     listed = yaml.safe_load((ROOT / "benchmarks" / "learning.yaml").read_text())
     settings = dict(listed["half-hour-dahua"]["algorithms"]["nash_pg"]["dahua"])
-    network = NetworkConfig(thresholds=settings.pop("network.thresholds"))
-    assert config.network == network != NetworkConfig()
+    assert config.network == parse([f"--config={ROOT / 'configs' / 'nash_pg.yaml'}"])[0].network
+    assert config.network.thresholds
     for name, value in settings.items():
         assert getattr(config.learner, name.removeprefix("nash_pg.")) == value
     changed = {f.name for f in fields(config.learner)} - {"total_steps"}
