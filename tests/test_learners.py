@@ -26,7 +26,6 @@ from shuiyu_env.batch import BatchEnv
 from shuiyu_env.core.game import Game
 from shuiyu_env.exact import nashconv
 from shuiyu_env.policies import load
-from shuiyu_env.policies.network import NetworkConfig
 
 torch.set_num_threads(1)
 
